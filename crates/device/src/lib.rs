@@ -1,0 +1,1 @@
+//! graphgrove-device
