@@ -1,0 +1,5 @@
+//! The checks that every device must pass.
+
+mod harness;
+
+pub use harness::{Harness, TestKernel};
