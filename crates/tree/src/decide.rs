@@ -8,7 +8,7 @@ use crate::liveness::Liveness;
 use crate::matching::check;
 use crate::reasons::EagerReason;
 use crate::tree::Tree;
-use crate::{InputIndex, NodeId, identity};
+use crate::{InputIndex, NodeId, Slot, identity};
 
 impl Tree {
     /// Decides what `call` does and changes nothing.
@@ -84,52 +84,56 @@ impl Tree {
             return Ok(Decision::Eager(EagerReason::Busy));
         }
         let needed = self.path.needed_len(&self.nodes, live);
-        Ok(match self.path.entries().get(..needed).and_then(<[_]>::last) {
-            Some(last_needed) => self.decide_on_path(call, function, live, needed, last_needed.node),
-            None if self.path.is_empty() => self.decide_at_root(call, function, live, PathChange::Starts),
-            None => self.decide_at_root(call, function, live, PathChange::Over),
-        })
+        let kept = if self.is_step_requested() && !self.is_held_by_backwards() {
+            match self.kept_slot(call, live) {
+                Some(slot) => Some(slot),
+                None => {
+                    return Ok(self.decide_at_root(
+                        call,
+                        function,
+                        live,
+                        self.path_change_at_step(call, needed, live),
+                    ));
+                }
+            }
+        } else {
+            None
+        };
+        Ok(self.decide_on_path(call, function, live, needed, kept))
     }
 
-    /// Decides for a path whose first `needed` nodes, of which `last_needed` is the last, something needs.
+    /// Decides for a path that need not end, of which something needs the first `needed` nodes; `kept` is an output that
+    /// keeps it from ending at a step.
     fn decide_on_path<L: Liveness + ?Sized>(
         &self,
         call: &Call<'_>,
         function: &Function,
         live: &L,
         needed: usize,
-        last_needed: NodeId,
+        kept: Option<Slot>,
     ) -> Decision {
-        let begins_step = self.is_step_requested() && !self.is_held_by_backwards();
-        let kept = if begins_step {
-            match self.kept_slot(call, live) {
-                Some(slot) => Some(slot),
-                None => {
-                    let end = PathChange::NewStep(Box::new(self.path_end(call, live)));
-                    return self.decide_at_root(call, function, live, end);
-                }
-            }
-        } else {
-            None
-        };
         let change = |unless_kept| kept.map_or(unless_kept, PathChange::Kept);
-        let tail_change = if needed == self.path.len() {
-            PathChange::Extends
-        } else {
-            // A child of the current node is preferred although nothing needs that node: it is there already, and its
-            // demands hold. A new recording goes below the last needed node, so that it serves after other tails too.
-            if let Some(current) = self.current()
-                && let Some(node) = self.find(Some(current), call, function, live)
-            {
-                return self.replay(node, call, Some(current), change(PathChange::Extends));
+        let mut tail_change = PathChange::Extends;
+        if needed < self.path.len() {
+            // A child of the current node is taken although nothing needs that node: it is there already, and its
+            // demands hold. What is recorded anew goes below the last needed node, to serve after other tails too.
+            let current = self.current();
+            if let Some(node) = self.find(current, call, function, live) {
+                return self.replay(node, call, current, change(PathChange::Extends));
             }
-            PathChange::DropsUnneededTail
-        };
-        if let Some(node) = self.find(Some(last_needed), call, function, live) {
-            return self.replay(node, call, Some(last_needed), change(tail_change));
+            tail_change = PathChange::DropsUnneededTail;
         }
-        let is_longest = needed >= self.options.limits.path_length as usize;
-        if is_longest || self.turns_on_path(call, needed) >= self.options.limits.loop_length as usize {
+        let Some(last_needed) = self.path.entries().get(..needed).and_then(<[_]>::last) else {
+            let start = if self.path.is_empty() { PathChange::Starts } else { PathChange::Over };
+            return self.decide_at_root(call, function, live, start);
+        };
+        let parent = Some(last_needed.node);
+        if let Some(node) = self.find(parent, call, function, live) {
+            return self.replay(node, call, parent, change(tail_change));
+        }
+        let limits = &self.options.limits;
+        let is_longest = needed >= limits.path_length as usize;
+        if is_longest || self.turns_on_path(call, needed) >= limits.loop_length as usize {
             if kept.is_some() {
                 let end = PathChange::NewStep(Box::new(self.path_end(call, live)));
                 return self.decide_at_root(call, function, live, end);
@@ -139,10 +143,26 @@ impl Tree {
                 return self.decide_at_root(call, function, live, end);
             }
             if is_longest {
-                return Decision::Eager(EagerReason::PathLength { limit: self.options.limits.path_length });
+                return Decision::Eager(EagerReason::PathLength { limit: limits.path_length });
             }
         }
-        self.run_anew(call, function, live, Some(last_needed), needed, change(tail_change))
+        self.run_anew(call, function, live, parent, needed, change(tail_change))
+    }
+
+    /// What the beginning of a step does to a path of which something needs the first `needed` nodes.
+    fn path_change_at_step<L: Liveness + ?Sized>(
+        &self,
+        call: &Call<'_>,
+        needed: usize,
+        live: &L,
+    ) -> PathChange {
+        if self.path.is_empty() {
+            PathChange::Starts
+        } else if needed == 0 {
+            PathChange::Over
+        } else {
+            PathChange::NewStep(Box::new(self.path_end(call, live)))
+        }
     }
 
     fn decide_at_root<L: Liveness + ?Sized>(

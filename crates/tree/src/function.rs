@@ -4,7 +4,7 @@ use crate::call::{Call, Params, Source};
 use crate::decay::DecayingCount;
 use crate::output::OldOutput;
 use crate::reasons::Demotion;
-use crate::{InputIndex, NodeId, ParamIndex, Signature};
+use crate::{InputIndex, NodeId, ParamIndex};
 use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -171,9 +171,12 @@ pub(crate) struct WarmSignatures {
 }
 
 impl WarmSignatures {
-    /// What a warm-up holds for: the kind of call, and the signature of every input.
+    /// What a warm-up holds for: the kind of call, and of every input its signature and whether it is a tensor.
     pub(crate) fn key(call: &Call<'_>) -> Arc<[u64]> {
-        let signatures = call.inputs.iter().map(|input| input.signature).map(Signature::get);
+        let signatures = call
+            .inputs
+            .iter()
+            .flat_map(|input| [input.signature.get(), u64::from(input.source == Source::Scalar)]);
         std::iter::once(call.kind.phase() as u64).chain(signatures).collect()
     }
 
@@ -201,7 +204,7 @@ impl WarmSignatures {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Address, FunctionId, Input, ParamSetId, ParamVersion};
+    use crate::{Address, FunctionId, Input, ParamSetId, ParamVersion, Signature};
 
     #[test]
     fn an_input_set_holds_what_was_put_in() {
@@ -232,10 +235,12 @@ mod tests {
         let f = FunctionId::new(0);
         let inputs = [Input::staged(Signature::new(7)), Input::scalar(3)];
         let other = [Input::staged(Signature::new(7)), Input::scalar(4)];
+        let tensor = [Input::staged(Signature::new(7)), Input::staged(Signature::new(3))];
         let key = WarmSignatures::key(&Call::inference(f, &inputs));
-        assert_eq!(&*key, [Call::inference(f, &[]).kind.phase() as u64, 7, 3]);
+        assert_eq!(&*key, [Call::inference(f, &[]).kind.phase() as u64, 7, 0, 3, 1]);
         assert_ne!(key, WarmSignatures::key(&Call::forward(f, &inputs)));
         assert_ne!(key, WarmSignatures::key(&Call::inference(f, &other)));
+        assert_ne!(key, WarmSignatures::key(&Call::inference(f, &tensor)));
     }
 
     #[test]

@@ -173,7 +173,7 @@ impl Tree {
         }
         self.last = Some(id);
         self.count_call(ground.function);
-        if state == PathState::Recording {
+        if state != PathState::Replaying {
             self.note_growth(ground);
         }
         Ran { node: id, epoch, token, evicted: Vec::new() }
