@@ -1,6 +1,7 @@
 //! What can go wrong, with the figures that a caller needs to decide what to do.
 
 use crate::ranges::{BlockId, CheckpointId, RegionId};
+use crate::trace::TraceFault;
 
 /// The errors of this crate. After any of them the allocator is as it was before the call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -118,5 +119,23 @@ pub enum PoolError {
         region: RegionId,
         /// Its offset in bytes.
         offset: u64,
+    },
+    /// A line of a trace that cannot be read, or whose event cannot happen.
+    #[error("line {line} of the trace: {fault}")]
+    BadTrace {
+        /// The line, counted from one.
+        line: usize,
+        /// What is wrong with it.
+        fault: TraceFault,
+    },
+    /// A block of a plan that dies before it is born.
+    #[error("request {request} lives from {birth} to {death}")]
+    BadLifetime {
+        /// The position of the request.
+        request: usize,
+        /// When it is born.
+        birth: u32,
+        /// When it dies.
+        death: u32,
     },
 }

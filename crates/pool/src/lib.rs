@@ -2,6 +2,8 @@
 #![doc = include_str!("../README.md")]
 
 pub mod error;
+pub mod plan;
 pub mod ranges;
+pub mod trace;
 
 pub use error::PoolError;

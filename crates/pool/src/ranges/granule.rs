@@ -42,7 +42,7 @@ impl Granule {
     }
 
     /// The whole granules that hold `bytes`, or `None` if no region could hold them.
-    pub(super) fn ceil(self, bytes: u64) -> Option<u32> {
+    pub(crate) fn ceil(self, bytes: u64) -> Option<u32> {
         let whole = bytes >> self.shift;
         let part = u64::from(whole << self.shift != bytes);
         u32::try_from(whole + part).ok().filter(|&count| count <= Self::MAX_COUNT)
@@ -53,8 +53,13 @@ impl Granule {
         u32::try_from(bytes >> self.shift).ok().filter(|&count| count <= Self::MAX_COUNT)
     }
 
+    /// The most bytes that one region can span.
+    pub(crate) fn longest(self) -> u64 {
+        self.to_bytes(Self::MAX_COUNT)
+    }
+
     /// The alignment `align` in granules, at least one.
-    pub(super) fn alignment(self, align: u64) -> Result<u32, PoolError> {
+    pub(crate) fn alignment(self, align: u64) -> Result<u32, PoolError> {
         if !align.is_power_of_two() {
             return Err(PoolError::BadAlignment { align });
         }

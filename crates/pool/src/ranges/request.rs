@@ -80,7 +80,7 @@ impl Ranges {
         match self.granule.ceil(bytes) {
             Some(0) => Err(PoolError::ZeroBytes),
             Some(size) => Ok(size),
-            None => Err(PoolError::TooLarge { asked: bytes, max: self.granule.to_bytes(Granule::MAX_COUNT) }),
+            None => Err(PoolError::TooLarge { asked: bytes, max: self.granule.longest() }),
         }
     }
 

@@ -1,9 +1,9 @@
 //! Adding, growing, shrinking and removing regions.
 
+use super::Ranges;
 use super::ids::RegionId;
 use super::region::{Region, RegionKind};
 use super::slots::{SlotIx, State};
-use super::{Granule, Ranges};
 use crate::error::PoolError;
 
 impl Ranges {
@@ -103,7 +103,7 @@ impl Ranges {
     }
 
     fn region_len(&self, len: u64) -> Result<u32, PoolError> {
-        let max = self.granule.to_bytes(Granule::MAX_COUNT);
+        let max = self.granule.longest();
         self.granule.floor(len).ok_or(PoolError::TooLarge { asked: len, max })
     }
 }

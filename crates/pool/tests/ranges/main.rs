@@ -6,6 +6,8 @@
 //! - 11: the same operations lead to the same addresses.
 //! - 13: when everything is freed, all memory is one run again and can be returned.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop where it stands")]
+
 mod model;
 mod programs;
 mod restoring;
