@@ -1,0 +1,120 @@
+//! What is known of one node of a graph.
+
+use cudarc::driver::sys;
+use graphgrove_device::{Args, Call, DevicePtr, KernelHandle as _, LaunchDims, NodeKind};
+
+use crate::gather::GatherNode;
+use crate::kernel::Kernel;
+
+/// What a node does, as far as it is known.
+#[derive(Clone)]
+pub(crate) enum Recording {
+    /// A kernel launch through the contract.
+    Kernel { kernel: Kernel, dims: LaunchDims, args: Args },
+    /// A gather node.
+    Gather(GatherNode),
+    /// A copy within the device.
+    Copy { bytes: u64 },
+    /// A copy from the host.
+    Upload,
+    /// A copy to the host.
+    Download,
+    /// A fill.
+    Fill,
+    /// A call to the host.
+    Host,
+    /// A stream-ordered allocation.
+    Allocate { address: DevicePtr },
+    /// A stream-ordered free.
+    Free { address: DevicePtr },
+    /// A node that was captured by other code.
+    Foreign { kind: NodeKind, name: Option<String> },
+}
+
+impl Recording {
+    /// The kind of the node.
+    pub(crate) fn kind(&self) -> NodeKind {
+        match self {
+            Self::Kernel { .. } | Self::Gather(_) => NodeKind::Kernel,
+            Self::Copy { .. } | Self::Upload | Self::Download => NodeKind::Copy,
+            Self::Fill => NodeKind::Fill,
+            Self::Host => NodeKind::Host,
+            Self::Allocate { .. } => NodeKind::Allocate,
+            Self::Free { .. } => NodeKind::Free,
+            Self::Foreign { kind, .. } => *kind,
+        }
+    }
+
+    /// The node in words, for audits.
+    pub(crate) fn label(&self) -> String {
+        match self {
+            Self::Kernel { kernel, .. } => kernel.name().to_owned(),
+            Self::Gather(_) => Call::Gather.name().to_owned(),
+            Self::Copy { .. } => Call::Copy.name().to_owned(),
+            Self::Upload => Call::Upload.name().to_owned(),
+            Self::Download => Call::Download.name().to_owned(),
+            Self::Fill => Call::Fill.name().to_owned(),
+            Self::Host => Call::HostCall.name().to_owned(),
+            Self::Allocate { .. } => Call::AllocateAsync.name().to_owned(),
+            Self::Free { .. } => Call::FreeAsync.name().to_owned(),
+            Self::Foreign { name: Some(name), .. } => name.clone(),
+            Self::Foreign { kind, name: None } => format!("a node of kind {kind:?} that other code captured"),
+        }
+    }
+
+    /// Whether an exec with this node can take over one with the other, both being of the same kind: the driver refuses
+    /// a copy in another direction.
+    pub(crate) fn exchangeable(&self, other: &Self) -> bool {
+        let direction = |recording: &Self| match recording {
+            Self::Copy { .. } => Some(0),
+            Self::Upload => Some(1),
+            Self::Download => Some(2),
+            _ => None,
+        };
+        match (direction(self), direction(other)) {
+            (Some(one), Some(other)) => one == other,
+            _ => true,
+        }
+    }
+}
+
+/// The kind that the driver's number stands for. It is taken as a number, since newer drivers have more of them.
+pub(crate) fn kind_of(number: u32) -> NodeKind {
+    use sys::CUgraphNodeType::*;
+    const KINDS: [(sys::CUgraphNodeType, NodeKind); 11] = [
+        (CU_GRAPH_NODE_TYPE_KERNEL, NodeKind::Kernel),
+        (CU_GRAPH_NODE_TYPE_MEMCPY, NodeKind::Copy),
+        (CU_GRAPH_NODE_TYPE_MEMSET, NodeKind::Fill),
+        (CU_GRAPH_NODE_TYPE_HOST, NodeKind::Host),
+        (CU_GRAPH_NODE_TYPE_GRAPH, NodeKind::Child),
+        (CU_GRAPH_NODE_TYPE_EMPTY, NodeKind::Empty),
+        (CU_GRAPH_NODE_TYPE_WAIT_EVENT, NodeKind::WaitEvent),
+        (CU_GRAPH_NODE_TYPE_EVENT_RECORD, NodeKind::RecordEvent),
+        (CU_GRAPH_NODE_TYPE_MEM_ALLOC, NodeKind::Allocate),
+        (CU_GRAPH_NODE_TYPE_MEM_FREE, NodeKind::Free),
+        (CU_GRAPH_NODE_TYPE_CONDITIONAL, NodeKind::Conditional),
+    ];
+    KINDS.into_iter().find(|(kind, _)| *kind as u32 == number).map_or(NodeKind::Other, |(_, kind)| kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_the_driver_become_kinds_and_unknown_ones_are_other() {
+        assert_eq!(kind_of(0), NodeKind::Kernel);
+        assert_eq!(kind_of(10), NodeKind::Allocate);
+        assert_eq!(kind_of(13), NodeKind::Conditional);
+        assert_eq!(kind_of(8), NodeKind::Other);
+        assert_eq!(kind_of(9999), NodeKind::Other);
+    }
+
+    #[test]
+    fn copies_in_different_directions_cannot_take_each_other_over() {
+        assert!(!Recording::Upload.exchangeable(&Recording::Download));
+        assert!(!Recording::Copy { bytes: 1 }.exchangeable(&Recording::Upload));
+        assert!(Recording::Copy { bytes: 1 }.exchangeable(&Recording::Copy { bytes: 2 }));
+        assert!(Recording::Fill.exchangeable(&Recording::Fill));
+    }
+}
