@@ -33,11 +33,29 @@ pub enum CaptureStatus {
 /// the stream, and on streams that join it through events, does not run: it becomes nodes and edges. Most callers use
 /// [`CaptureGuard`], which ends the capture on every path.
 ///
+/// # Unsafe during capture
+///
+/// Some calls might wait for the device or change it behind the capture's back:
+/// [`allocate`](crate::Memory::allocate), [`host_buffer`](crate::Memory::host_buffer) and the freeing of both,
+/// [`allocate_async`](crate::Memory::allocate_async) and [`free_async`](crate::Memory::free_async) on a stream that does not
+/// capture, queries of and waits for a stream or an event outside of the capture,
+/// [`instantiate`](crate::Graphs::instantiate) and the end of an exec. (Freeing and ending never reach the driver while a
+/// capture is open, see [`Deferred`](crate::Deferred).) Such a call is refused while a [global](CaptureMode::Global) capture is
+/// open anywhere, or a [thread-local](CaptureMode::ThreadLocal) one that was begun on the calling thread. A thread that has
+/// [swapped](ModeGuard) its own mode to relaxed is never refused; one that has swapped it to thread-local is not refused for
+/// the captures of other threads. The refusal comes before a look at the arguments.
+///
+/// What a capture can never take is refused whatever the modes: waiting for a capturing stream or for the whole device,
+/// launching an exec on a capturing stream.
+///
+/// # Invalidated captures
+///
 /// An operation that a capture forbids fails with
 /// [`CaptureFailure::Unsupported`](crate::CaptureFailure::Unsupported) and *invalidates* the capture: everything on its
 /// streams then fails with [`CaptureFailure::Invalidated`](crate::CaptureFailure::Invalidated) until it is ended.
 ///
-/// (CUDA Programming Guide, "Creating a Graph Using Stream Capture".)
+/// (CUDA Programming Guide, "Creating a Graph Using Stream Capture"; where it leaves a case open, the rule is what driver 580
+/// answers on an H200.)
 pub trait Capture: Work {
     /// A captured graph: a template that [`instantiate`](crate::Graphs::instantiate) makes execs from. It keeps alive the
     /// host buffers that its nodes use.
@@ -57,8 +75,8 @@ pub trait Capture: Work {
     /// [`CaptureFailure::NotCapturing`](crate::CaptureFailure::NotCapturing),
     /// [`CaptureFailure::Unmatched`](crate::CaptureFailure::Unmatched) on a forked stream,
     /// [`CaptureFailure::WrongThread`](crate::CaptureFailure::WrongThread) on another thread than it was begun on unless it is
-    /// relaxed. After these the capture is as it was, save that `Unmatched` and `WrongThread` may have invalidated it.
-    /// [`CaptureFailure::Invalidated`](crate::CaptureFailure::Invalidated) and
+    /// relaxed. `Unmatched` invalidates the capture and leaves it open.
+    /// [`CaptureFailure::Invalidated`](crate::CaptureFailure::Invalidated), `WrongThread` and
     /// [`CaptureFailure::Unjoined`](crate::CaptureFailure::Unjoined) end the capture, and the graph is lost.
     fn end_capture(&self, stream: &Self::Stream) -> Result<Self::Graph>;
 

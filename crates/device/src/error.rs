@@ -218,6 +218,15 @@ pub enum Problem {
         /// The node asked for.
         node: NodeId,
     },
+    /// An event that was last recorded in a capture which is over or invalidated, so that it has no state to ask for.
+    #[error("{event} was last recorded in a capture that is over")]
+    CaptureOver {
+        /// The event.
+        event: EventId,
+    },
+    /// A call from inside of a kernel or of a host function that a stream called.
+    #[error("called from inside of work that runs on the device")]
+    FromDeviceCode,
     /// A raw handle that this device never gave out, or whose owner is gone.
     #[error("unknown handle")]
     UnknownHandle,
@@ -247,7 +256,7 @@ pub enum CaptureFailure {
     /// Two captures would be joined. Both are invalidated.
     #[error("the event belongs to another capture")]
     Merge,
-    /// The capture was not begun on this stream.
+    /// The capture was not begun on this stream. The capture is invalidated.
     #[error("the capture was not begun on this stream")]
     Unmatched,
     /// A forked stream was not joined to the stream that began the capture. The capture is over and lost.
@@ -262,13 +271,13 @@ pub enum CaptureFailure {
     /// The null stream was used, which would wait for the captured stream. The capture is invalidated.
     #[error("the null stream would wait for a captured stream")]
     Implicit,
-    /// An event that was recorded in a capture has no state to ask for.
+    /// An event that was recorded in an open capture has no state to ask for. The capture is invalidated.
     #[error("{event} was last recorded in a capture")]
     CapturedEvent {
         /// The event.
         event: EventId,
     },
-    /// The capture was begun by another thread and is not relaxed.
+    /// The capture was begun by another thread and is not relaxed. The capture is over and lost.
     #[error("the capture was begun by another thread")]
     WrongThread,
     /// The stream is capturing already (CUDA: `CUDA_ERROR_ILLEGAL_STATE`).
@@ -304,13 +313,7 @@ pub enum UpdateRefusal {
         /// The first such node.
         node: NodeId,
     },
-    /// A kernel node runs another kernel.
-    #[error("{node} runs another kernel")]
-    Kernel {
-        /// The first such node.
-        node: NodeId,
-    },
-    /// A parameter was changed that cannot be changed in an exec.
+    /// A parameter was changed that cannot be changed in an exec, such as the direction of a copy.
     #[error("a parameter of {node} cannot be changed")]
     Parameters {
         /// The first such node.

@@ -15,13 +15,16 @@ pub trait Graphs: Capture {
     /// Dropping it does not wait for its launches, which still run; it never reaches the driver while a capture is open.
     type Exec: Send + 'static;
 
-    /// Makes an exec from a graph.
+    /// Makes an exec from a graph. Unsafe during capture, as [`Capture`](crate::Capture) explains.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfMemory`](crate::DeviceError::OutOfMemory); nothing is made then.
+    /// [`DeviceError::OutOfMemory`](crate::DeviceError::OutOfMemory);
+    /// [`DeviceError::Unsupported`](crate::DeviceError::Unsupported) for a graph with memory nodes of which an exec exists.
+    /// Nothing is made then.
     fn instantiate(&self, graph: &Self::Graph) -> Result<Self::Exec>;
 
-    /// Makes the exec run what `graph` holds, if both have the same nodes of the same kinds and the same edges.
+    /// Makes the exec run what `graph` holds, if both have the same nodes of the same kinds and the same edges. Kernels, sizes,
+    /// addresses and values may differ.
     ///
     /// # Errors
     /// [`DeviceError::UpdateRefused`](crate::DeviceError::UpdateRefused). The exec is as before then. (CUDA leaves it open which

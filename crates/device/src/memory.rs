@@ -72,13 +72,12 @@ pub trait HostMemory: Clone + Send + Sync + 'static {
 
 /// Memory of a device.
 ///
-/// The calls that obtain or give back segments and ranges, and the blocking reads and writes, are *unsafe during
-/// capture* in CUDA's sense: they are refused with
-/// [`CaptureFailure::Unsupported`](crate::CaptureFailure::Unsupported) and invalidate the capture if a
-/// [global](crate::CaptureMode::Global) capture is open on any thread or a [thread-local](crate::CaptureMode::ThreadLocal)
-/// one on the calling thread, unless the calling thread has swapped its mode to
-/// [relaxed](crate::CaptureMode::Relaxed). A pool that must grow inside a capture does so under a
-/// [`ModeGuard`](crate::ModeGuard).
+/// [`allocate`](Memory::allocate), [`host_buffer`](Memory::host_buffer), and [`allocate_async`](Memory::allocate_async) and
+/// [`free_async`](Memory::free_async) on a stream that does not capture are *unsafe during capture*, as
+/// [`Capture`](crate::Capture) explains. A pool that must grow inside a capture does so under a
+/// [`ModeGuard`](crate::ModeGuard). Reserving, mapping, unmapping, [`memory_info`](Memory::memory_info), and the blocking
+/// [`read`](Memory::read) and [`write`](Memory::write) are allowed at any time, save that the latter two use the null stream
+/// ([`CaptureFailure::Implicit`](crate::CaptureFailure::Implicit) while a blocking stream captures).
 pub trait Memory: Streams {
     /// A contiguous piece of memory.
     type Segment: SegmentMemory;

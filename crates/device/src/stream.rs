@@ -14,7 +14,8 @@ pub enum Progress {
 /// A handle of a stream. Clones name the same stream; the last one to go destroys it, unless it was adopted.
 ///
 /// Destruction does not wait for the stream's work, which still runs. It never reaches the driver while a capture
-/// is open on the device: it is put off until the capture has ended.
+/// is open on the device: it is put off until the capture has ended. A capture that was begun on the stream and not ended
+/// goes with it, since nobody could end it any more.
 pub trait StreamHandle: Clone + Send + Sync + 'static {
     /// The identity of the stream.
     fn id(&self) -> StreamId;
@@ -89,21 +90,26 @@ pub trait Streams: Send + Sync + 'static {
     /// Waits until everything that was enqueued on any stream of the device has finished.
     ///
     /// # Errors
-    /// While any capture is open, [`CaptureFailure::Unsupported`](crate::CaptureFailure::Unsupported), and that capture is invalidated.
-    /// A [`DeviceError::Fault`](crate::DeviceError::Fault) that the work met.
+    /// While any capture is open, of whatever mode, [`CaptureFailure::Unsupported`](crate::CaptureFailure::Unsupported), and that
+    /// capture is invalidated. A [`DeviceError::Fault`](crate::DeviceError::Fault) that the work met.
     fn synchronize(&self) -> Result<()>;
 
     /// Waits until everything that was enqueued on the stream has finished.
     ///
+    /// Unsafe during capture, as [`Capture`](crate::Capture) explains.
+    ///
     /// # Errors
-    /// On a capturing stream, [`CaptureFailure::Unsupported`](crate::CaptureFailure::Unsupported), and the capture is invalidated.
-    /// A [`DeviceError::Fault`](crate::DeviceError::Fault) that the work met.
+    /// On a capturing stream, whatever the mode, [`CaptureFailure::Unsupported`](crate::CaptureFailure::Unsupported), and the
+    /// capture is invalidated. A [`DeviceError::Fault`](crate::DeviceError::Fault) that the work met.
     fn synchronize_stream(&self, stream: &Self::Stream) -> Result<()>;
 
     /// Says whether the stream's work has finished, without waiting.
     ///
+    /// Unsafe during capture, as [`Capture`](crate::Capture) explains.
+    ///
     /// # Errors
-    /// On a capturing stream, [`CaptureFailure::Unsupported`](crate::CaptureFailure::Unsupported), and the capture is invalidated.
+    /// On a capturing stream, whatever the mode, [`CaptureFailure::Unsupported`](crate::CaptureFailure::Unsupported), and the
+    /// capture is invalidated.
     fn query_stream(&self, stream: &Self::Stream) -> Result<Progress>;
 
     /// Creates an event without timing. An event that was never recorded counts as finished.
@@ -127,19 +133,25 @@ pub trait Streams: Send + Sync + 'static {
     /// recorded has no effect.
     ///
     /// Waiting for an event that was recorded in a capture makes the stream part of that capture (it is *forked*);
-    /// it has to be *joined* again by an event that the capture's first stream waits for.
+    /// it has to be *joined* again by an event that the capture's first stream waits for, unless no work was enqueued on it.
     ///
     /// # Errors
     /// [`CaptureFailure::Isolation`](crate::CaptureFailure::Isolation) when a captured stream waits for an event recorded outside;
-    /// [`CaptureFailure::Merge`](crate::CaptureFailure::Merge) when the event belongs to another capture than the stream.
+    /// [`CaptureFailure::Merge`](crate::CaptureFailure::Merge) when the event belongs to another capture than the stream, and
+    /// both are invalidated; [`Problem::CaptureOver`](crate::Problem::CaptureOver) when the event's capture is over or
+    /// invalidated, and the capture of the stream, if it is part of one, is invalidated;
+    /// [`CaptureFailure::Implicit`](crate::CaptureFailure::Implicit) when the null stream would wait for captured work.
     fn wait_event(&self, stream: &Self::Stream, event: &Self::Event) -> Result<()>;
 
     /// Says whether the event's last recording has been reached, without waiting.
     ///
+    /// Unsafe during capture, as [`Capture`](crate::Capture) explains: a background thread that polls an event breaks a
+    /// [global](crate::CaptureMode::Global) capture (pytorch/pytorch#104487).
+    ///
     /// # Errors
-    /// [`CaptureFailure::CapturedEvent`](crate::CaptureFailure::CapturedEvent) for an event recorded in a capture. While a
-    /// [global](crate::CaptureMode::Global) capture is open anywhere, or a [thread-local](crate::CaptureMode::ThreadLocal) one
-    /// on this thread, [`CaptureFailure::Unsupported`](crate::CaptureFailure::Unsupported), and that capture is invalidated.
+    /// [`CaptureFailure::CapturedEvent`](crate::CaptureFailure::CapturedEvent) for an event that was last recorded in an open
+    /// capture, which is invalidated, whatever its mode; [`Problem::CaptureOver`](crate::Problem::CaptureOver) once that
+    /// capture is over or invalidated.
     fn query_event(&self, event: &Self::Event) -> Result<Progress>;
 
     /// Waits until the event's last recording has been reached.

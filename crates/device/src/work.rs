@@ -75,7 +75,8 @@ pub trait Work: Memory {
     /// Runs a kernel.
     ///
     /// # Errors
-    /// [`Problem::Dimensions`](crate::Problem::Dimensions) for no threads or too many,
+    /// [`Problem::Dimensions`](crate::Problem::Dimensions) for no threads or too many, which also invalidates the capture if
+    /// the stream is part of one (other bad arguments do not),
     /// [`Problem::ArgumentCount`](crate::Problem::ArgumentCount) where the kernel's arguments are known.
     fn launch(
         &self,
@@ -85,7 +86,7 @@ pub trait Work: Memory {
         args: &Args,
     ) -> Result<Option<NodeId>>;
 
-    /// Copies `bytes` within the device. The ranges may not overlap.
+    /// Copies `bytes` within the device. If the ranges overlap, the result is undefined.
     ///
     /// # Errors
     /// Those of every method.

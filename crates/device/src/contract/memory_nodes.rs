@@ -1,0 +1,160 @@
+//! Stream-ordered allocations, and graphs that own memory.
+
+use super::check::check;
+use super::rig::Rig;
+use super::violation::{equal, holds, invalid, refused, succeeds};
+use super::{Check, Harness, Verdict};
+use crate::{Capabilities, DeviceError, DevicePtr, Graphs, Memory, Problem, Work};
+
+const NEEDS: Capabilities = Capabilities::STREAM_ORDERED_ALLOCATION;
+const STREAM_ORDERED: &str = "CUDA Programming Guide, Stream Ordered Memory Allocator";
+const MEMORY_NODES: &str = "CUDA Programming Guide, Graph Memory Nodes";
+
+pub(super) fn checks<H: Harness>() -> Vec<Check<H>> {
+    vec![
+        check!(
+            a_stream_ordered_allocation_is_usable_on_its_stream,
+            "The allocation can be used by work behind it on its stream, until the free.",
+            STREAM_ORDERED,
+            NEEDS
+        ),
+        check!(
+            a_stream_ordered_allocation_of_zero_bytes_is_refused,
+            "A size of zero is an invalid value.",
+            "Memory::allocate_async",
+            NEEDS
+        ),
+        check!(
+            only_stream_ordered_allocations_are_freed_in_stream_order,
+            "An address that no stream-ordered allocation gave cannot be freed in stream order.",
+            "Memory::free_async",
+            NEEDS
+        ),
+        check!(
+            a_graph_that_frees_what_it_allocates_launches_again,
+            "A graph that frees its own allocation can be launched any number of times.",
+            MEMORY_NODES,
+            NEEDS
+        ),
+        check!(
+            a_graph_with_a_live_allocation_does_not_launch_again,
+            "A graph cannot be launched again while an allocation of its last launch is not freed.",
+            MEMORY_NODES,
+            NEEDS
+        ),
+        check!(
+            a_graphs_allocation_has_a_fixed_address_and_outlives_the_launch,
+            "The address of a memory node is fixed at capture, and memory that is not freed can be read behind the launch.",
+            MEMORY_NODES,
+            NEEDS
+        ),
+        check!(
+            a_graph_launches_again_once_its_allocation_is_freed,
+            "Freeing a graph's allocation outside of the graph makes it launchable again.",
+            MEMORY_NODES,
+            NEEDS
+        ),
+    ]
+}
+
+fn a_stream_ordered_allocation_is_usable_on_its_stream<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    let stream = rig.stream()?;
+    let target = rig.buffer(&[0; 4096])?;
+    let address = rig.device.allocate_async(&stream, 4096)?;
+    holds("the address", !address.is_null(), "an address that is not null", address)?;
+    rig.device.fill(&stream, address, 7, 4096)?;
+    rig.device.copy(&stream, target.at(), address, 4096)?;
+    rig.device.free_async(&stream, address)?;
+    rig.finish(&stream)?;
+    rig.expect_bytes("what was copied from the allocation", &target, &[7; 4096])
+}
+
+fn a_stream_ordered_allocation_of_zero_bytes_is_refused<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    let stream = rig.stream()?;
+    invalid!("allocating", rig.device.allocate_async(&stream, 0), Problem::ZeroBytes)?;
+    rig.expect_usable("the stream", &stream)
+}
+
+fn only_stream_ordered_allocations_are_freed_in_stream_order<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    let stream = rig.stream()?;
+    let segment = rig.filled(3)?;
+    let freed = rig.device.free_async(&stream, segment.at());
+    invalid!("freeing a segment", freed, Problem::NotAllocated { .. })?;
+    let freed = rig.device.free_async(&stream, DevicePtr::new(256));
+    invalid!("freeing an address of nothing", freed, Problem::NotAllocated { .. })?;
+    let address = rig.device.allocate_async(&stream, 256)?;
+    succeeds("freeing", rig.device.free_async(&stream, address))?;
+    let freed = rig.device.free_async(&stream, address);
+    invalid!("freeing twice", freed, Problem::NotAllocated { .. })?;
+    rig.finish_words(&stream, "the segment", &segment, 3)
+}
+
+fn a_graph_that_frees_what_it_allocates_launches_again<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    let stream = rig.stream()?;
+    let target = rig.buffer(&[0; 64])?;
+    let mut exec = rig.exec(&stream, || {
+        let address = rig.device.allocate_async(&stream, 64)?;
+        rig.device.fill(&stream, address, 5, 64)?;
+        rig.device.copy(&stream, target.at(), address, 64)?;
+        Ok(rig.device.free_async(&stream, address)?)
+    })?;
+    for _ in 0..3 {
+        rig.device.write(target.at(), &[0; 64])?;
+        rig.run(&mut exec, &stream)?;
+        rig.finish(&stream)?;
+        rig.expect_bytes("what a launch copied from its allocation", &target, &[5; 64])?;
+    }
+    Ok(())
+}
+
+fn a_graph_with_a_live_allocation_does_not_launch_again<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    let stream = rig.stream()?;
+    let buffer = rig.filled(0)?;
+    let mut address = DevicePtr::NULL;
+    let mut exec = rig.exec(&stream, || {
+        address = rig.device.allocate_async(&stream, 4096)?;
+        rig.add(&stream, &buffer, 1)?;
+        Ok(())
+    })?;
+    rig.run(&mut exec, &stream)?;
+    let again = rig.device.launch_exec(&mut exec, &stream);
+    refused!("launching again", again, DeviceError::LiveAllocation { .. })?;
+    rig.finish_words(&stream, "the work of the only launch", &buffer, 1)?;
+    let again = rig.device.launch_exec(&mut exec, &stream);
+    equal("launching after the work is done", again, Err(DeviceError::LiveAllocation { address }))?;
+    rig.device.free_async(&stream, address)?;
+    rig.finish_words(&stream, "the work of the only launch", &buffer, 1)
+}
+
+fn a_graphs_allocation_has_a_fixed_address_and_outlives_the_launch<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    let stream = rig.stream()?;
+    let target = rig.buffer(&[0; 64])?;
+    let mut address = DevicePtr::NULL;
+    let mut exec = rig.exec(&stream, || {
+        address = rig.device.allocate_async(&stream, 64)?;
+        rig.device.fill(&stream, address, 6, 64)?;
+        Ok(())
+    })?;
+    rig.run(&mut exec, &stream)?;
+    rig.device.copy(&stream, target.at(), address, 64)?;
+    rig.device.free_async(&stream, address)?;
+    rig.finish(&stream)?;
+    rig.expect_bytes("what was copied from the graph's allocation", &target, &[6; 64])
+}
+
+fn a_graph_launches_again_once_its_allocation_is_freed<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    let stream = rig.stream()?;
+    let buffer = rig.filled(0)?;
+    let mut address = DevicePtr::NULL;
+    let mut exec = rig.exec(&stream, || {
+        address = rig.device.allocate_async(&stream, 64)?;
+        rig.device.fill(&stream, address, 6, 64)?;
+        rig.add(&stream, &buffer, 1)?;
+        Ok(())
+    })?;
+    for _ in 0..3 {
+        rig.run(&mut exec, &stream)?;
+        succeeds("freeing outside of the graph", rig.device.free_async(&stream, address))?;
+    }
+    rig.finish_words(&stream, "after three launches", &buffer, 3)
+}

@@ -1,0 +1,224 @@
+//! What runs next: any work whose turn streams, events and edges allow, chosen from the seed.
+
+use std::sync::Arc;
+
+use graphgrove_device::StreamId;
+
+use crate::clock::Clock;
+use crate::random::mix;
+use crate::state::{Garbage, Item, Launch, Queued, Recording, State, StreamState};
+
+/// A graph that a stream is in the middle of.
+#[derive(Debug)]
+pub(crate) struct GraphRun {
+    launch: Launch,
+    /// How many nodes each node still waits for.
+    waits: Vec<u32>,
+    /// The nodes that wait for nothing any more.
+    ready: Vec<u32>,
+    left: usize,
+    /// The clock behind which each node runs, as far as the nodes before it have run.
+    clocks: Vec<Clock>,
+    /// The clock of everything in the graph that has run.
+    end: Clock,
+}
+
+impl GraphRun {
+    fn new(launch: Launch, start: &Clock) -> Self {
+        let nodes = &launch.program.nodes;
+        let waits: Vec<u32> = nodes.iter().map(|node| node.after.len() as u32).collect();
+        let ready = (0..nodes.len() as u32).filter(|&node| waits[node as usize] == 0).collect();
+        Self {
+            left: nodes.len(),
+            clocks: vec![start.clone(); nodes.len()],
+            end: start.clone(),
+            waits,
+            ready,
+            launch,
+        }
+    }
+}
+
+/// Work that is waiting past this many pieces is run down when more is enqueued, so that a program which never waits
+/// does not fill the host's memory.
+const BACKLOG: usize = 4096;
+
+impl State {
+    /// Runs work until the stream has nothing left to do.
+    pub(crate) fn finish_stream(&mut self, stream: StreamId) {
+        while self.streams.get(&stream).is_some_and(|state| !state.is_idle()) && self.step() {}
+        if let Some(state) = self.streams.get(&stream) {
+            self.host_clock.join(&state.clock);
+        }
+    }
+
+    /// Runs work until the recording is reached.
+    pub(crate) fn finish_recording(&mut self, recording: &Recording) {
+        while recording.reached().is_none() && self.step() {}
+        if let Some(clock) = recording.reached() {
+            self.host_clock.join(clock);
+        }
+    }
+
+    /// Runs all work.
+    pub(crate) fn finish_all(&mut self) {
+        while self.step() {}
+        let streams = self.streams.values();
+        let clock = streams.fold(Clock::default(), |mut all, state| {
+            all.join(&state.clock);
+            all
+        });
+        self.host_clock.join(&clock);
+    }
+
+    /// Lets time pass: runs a few pieces of work, at least one if there is any.
+    pub(crate) fn pass_time(&mut self) {
+        for _ in 0..=self.random.below(4) {
+            self.step();
+        }
+    }
+
+    /// Keeps the backlog within its bound.
+    pub(crate) fn trim_backlog(&mut self) {
+        while self.queued > BACKLOG && self.step() {}
+    }
+
+    /// Runs one piece of work. Returns whether there was any.
+    pub(crate) fn step(&mut self) -> bool {
+        if self.fault.is_some() {
+            self.discard_all();
+            return false;
+        }
+        let Some(stream) = self.choose() else { return false };
+        let Some(state) = self.streams.get_mut(&stream) else { return false };
+        if state.running.is_some() {
+            self.run_node(stream);
+        } else if let Some(queued) = state.queue.pop_front() {
+            self.queued -= 1;
+            state.clock.join(&queued.host);
+            self.run_item(stream, queued);
+        }
+        self.settle(stream);
+        true
+    }
+
+    fn choose(&mut self) -> Option<StreamId> {
+        if let Some(stream) = self.favourite
+            && self.is_ready(stream)
+            && self.random.below(4) > 0
+        {
+            return Some(stream);
+        }
+        let ready = self.active.iter().filter(|&&stream| self.is_ready(stream)).count();
+        if ready == 0 {
+            return None;
+        }
+        let pick = self.random.below(ready);
+        self.favourite = self.active.iter().copied().filter(|&stream| self.is_ready(stream)).nth(pick);
+        self.favourite
+    }
+
+    fn is_ready(&self, stream: StreamId) -> bool {
+        let Some(state) = self.streams.get(&stream) else { return false };
+        if state.running.is_some() {
+            return true;
+        }
+        match state.queue.front().map(|queued| &queued.item) {
+            None => false,
+            Some(Item::Wait(recording)) => recording.reached().is_some(),
+            Some(Item::Launch(Launch { after: Some(before), .. })) => before.reached().is_some(),
+            Some(_) => true,
+        }
+    }
+
+    fn run_item(&mut self, stream: StreamId, queued: Queued) {
+        let Some(state) = self.streams.get_mut(&stream) else { return };
+        match queued.item {
+            Item::Op(op) => {
+                let lane = state.lane;
+                let count = self.lanes.tick(lane);
+                state.clock.set(lane, count);
+                let clock = state.clock.clone();
+                self.digest = mix(self.digest, stream.get());
+                self.execute(&op, &clock, lane, count, stream, None);
+                self.garbage.push(Garbage::Item { _item: Item::Op(op) });
+            }
+            Item::Record(recording) => recording.reach(state.clock.clone()),
+            Item::Wait(recording) => {
+                if let Some(clock) = recording.reached() {
+                    state.clock.join(clock);
+                }
+            }
+            Item::Launch(launch) => {
+                if let Some(clock) = launch.after.as_ref().and_then(|before| before.reached()) {
+                    state.clock.join(clock);
+                }
+                state.running = Some(GraphRun::new(launch, &state.clock));
+                self.end_graph(stream);
+            }
+        }
+    }
+
+    fn run_node(&mut self, stream: StreamId) {
+        let Some(run) = self.streams.get_mut(&stream).and_then(|state| state.running.as_mut()) else {
+            return;
+        };
+        let pick = self.random.below(run.ready.len());
+        let place = run.ready.swap_remove(pick) as usize;
+        let program = Arc::clone(&run.launch.program);
+        let node = &program.nodes[place];
+        let lane = run.launch.lanes[program.chains[place] as usize];
+        let count = self.lanes.tick(lane);
+        let mut clock = std::mem::take(&mut run.clocks[place]);
+        clock.set(lane, count);
+        for &next in &program.before[place] {
+            run.clocks[next as usize].join(&clock);
+            run.waits[next as usize] -= 1;
+            if run.waits[next as usize] == 0 {
+                run.ready.push(next);
+            }
+        }
+        run.end.join(&clock);
+        run.left -= 1;
+        self.digest = mix(mix(self.digest, stream.get()), place as u64);
+        self.execute(&node.op, &clock, lane, count, stream, node.id);
+        self.end_graph(stream);
+    }
+
+    /// Ends the graph that the stream is in the middle of, if all of its nodes have run.
+    fn end_graph(&mut self, stream: StreamId) {
+        let Some(state) = self.streams.get_mut(&stream) else { return };
+        if let Some(run) = state.running.take_if(|run| run.left == 0) {
+            state.clock.join(&run.end);
+            run.launch.done.reach(state.clock.clone());
+            self.garbage.push(Garbage::Item { _item: Item::Launch(run.launch) });
+        }
+    }
+
+    /// Strikes a stream that has nothing left to do off the list.
+    fn settle(&mut self, stream: StreamId) {
+        if self.streams.get(&stream).is_none_or(StreamState::is_idle) {
+            self.active.retain(|&other| other != stream);
+            self.reap(stream);
+        }
+    }
+
+    /// Throws all waiting work away, as a poisoned device does. Points that somebody waits for count as reached.
+    fn discard_all(&mut self) {
+        let mut dropped = Vec::new();
+        for state in self.streams.values_mut() {
+            if let Some(run) = state.running.take() {
+                dropped.push(Item::Launch(run.launch));
+            }
+            dropped.extend(state.queue.drain(..).map(|queued| queued.item));
+        }
+        for item in dropped {
+            self.drop_item(item);
+        }
+        self.queued = 0;
+        let idle = std::mem::take(&mut self.active);
+        for stream in idle {
+            self.reap(stream);
+        }
+    }
+}
