@@ -51,30 +51,34 @@ impl Clock {
 
 /// Hands out lanes and counts them.
 ///
-/// A lane that is given back is used again with its count going on. Accesses of its old owner then look ordered before
-/// what the new owner does, so a race between the two can be missed; none is reported wrongly.
+/// A lane that is given back is used again, with its count going on, once the host knows that everything on it is over.
+/// Whatever is enqueued from then on runs behind all of that, so the old owner and the new one cannot be confused.
 #[derive(Debug)]
 pub(crate) struct Lanes {
     counts: Vec<u32>,
-    free: Vec<Lane>,
+    given_back: Vec<Lane>,
 }
 
 impl Lanes {
     pub(crate) fn new() -> Self {
-        Self { counts: vec![0], free: Vec::new() }
+        Self { counts: vec![0], given_back: Vec::new() }
     }
 
-    pub(crate) fn take(&mut self) -> Lane {
-        self.free.pop().unwrap_or_else(|| {
-            self.counts.push(0);
-            Lane(self.counts.len() as u32 - 1)
-        })
-    }
-
-    pub(crate) fn give_back(&mut self, lane: Lane) {
-        if lane != Lane::HOST && !self.free.contains(&lane) {
-            self.free.push(lane);
+    /// A lane for a new owner. `host` is what the host knows to be over.
+    pub(crate) fn take(&mut self, host: &Clock) -> Lane {
+        let over = self.given_back.iter().position(|lane| host.get(*lane) >= self.counts[lane.index()]);
+        match over {
+            Some(place) => self.given_back.swap_remove(place),
+            None => {
+                self.counts.push(0);
+                Lane(self.counts.len() as u32 - 1)
+            }
         }
+    }
+
+    /// Gives a lane back on which nothing is going to run any more.
+    pub(crate) fn give_back(&mut self, lane: Lane) {
+        self.given_back.push(lane);
     }
 
     /// Counts a lane up and returns the new count.
@@ -92,7 +96,8 @@ mod tests {
     #[test]
     fn joining_takes_the_later_count_of_each_lane() {
         let mut lanes = Lanes::new();
-        let (a, b) = (lanes.take(), lanes.take());
+        let host = Clock::default();
+        let (a, b) = (lanes.take(&host), lanes.take(&host));
         let (mut left, mut right) = (Clock::default(), Clock::default());
         left.set(a, 3);
         right.set(a, 1);
@@ -102,21 +107,17 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_given_back_goes_on_counting() {
+    fn a_lane_is_used_again_when_the_host_knows_that_it_is_over() {
         let mut lanes = Lanes::new();
-        let lane = lanes.take();
+        let mut host = Clock::default();
+        let lane = lanes.take(&host);
+        assert_ne!(lane, Lane::HOST);
         assert_eq!(lanes.tick(lane), 1);
         lanes.give_back(lane);
-        lanes.give_back(lane);
-        assert_eq!(lanes.take(), lane);
-        assert_ne!(lanes.take(), lane);
+        assert_ne!(lanes.take(&host), lane);
+        host.set(lane, 1);
+        assert_eq!(lanes.take(&host), lane);
+        assert_ne!(lanes.take(&host), lane);
         assert_eq!(lanes.tick(lane), 2);
-    }
-
-    #[test]
-    fn the_host_lane_is_never_handed_out() {
-        let mut lanes = Lanes::new();
-        lanes.give_back(Lane::HOST);
-        assert_ne!(lanes.take(), Lane::HOST);
     }
 }

@@ -104,7 +104,7 @@ impl SimBuilder {
     pub fn build(self) -> SimDevice {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let mut lanes = Lanes::new();
-        let null = stream::null_state(lanes.take());
+        let null = stream::null_state(lanes.take(&Clock::default()));
         let state = State {
             space: Space::new(self.memory_bytes, self.checker),
             log: Log::default(),

@@ -29,10 +29,10 @@ pub struct SimExec {
 impl Drop for SimExec {
     fn drop(&mut self) {
         self.siblings.fetch_sub(1, Ordering::Relaxed);
-        let (bytes, lanes) = (self.bytes, Arc::clone(&self.lanes));
+        let (bytes, lanes) = (self.bytes, std::mem::replace(&mut self.lanes, Arc::from([])));
         self.device.destroy(Call::DestroyExec, move |state| {
             state.space.discharge(bytes);
-            lanes.iter().for_each(|&lane| state.lanes.give_back(lane));
+            state.give_lanes_back(lanes);
         });
     }
 }
@@ -85,7 +85,7 @@ impl Graphs for SimDevice {
         let config = &self.shared.config;
         let bytes = config.exec_bytes + config.node_bytes * graph.program.nodes.len() as u64;
         state.charge(CALL, bytes)?;
-        let lanes = (0..graph.program.chain_count).map(|_| state.lanes.take()).collect();
+        let lanes = (0..graph.program.chain_count).map(|_| state.take_lane()).collect();
         graph.execs.fetch_add(1, Ordering::Relaxed);
         drop(state);
         Ok(SimExec {
@@ -109,7 +109,9 @@ impl Graphs for SimDevice {
         }
         if graph.program.chain_count as usize > exec.lanes.len() {
             // Annotations may add chains although no node was added.
-            exec.lanes = (0..graph.program.chain_count).map(|_| state.lanes.take()).collect();
+            let more = (0..graph.program.chain_count).map(|_| state.take_lane()).collect();
+            let before = std::mem::replace(&mut exec.lanes, more);
+            state.give_lanes_back(before);
         }
         exec.program = Arc::clone(&graph.program);
         Ok(())

@@ -190,8 +190,10 @@ impl State {
         let Some(state) = self.streams.get_mut(&stream) else { return };
         if let Some(run) = state.running.take_if(|run| run.left == 0) {
             state.clock.join(&run.end);
-            run.launch.done.reach(state.clock.clone());
-            self.garbage.push(Garbage::Item { _item: Item::Launch(run.launch) });
+            let Launch { program, lanes, done, .. } = run.launch;
+            done.reach(state.clock.clone());
+            self.give_lanes_back(lanes);
+            self.garbage.push(Garbage::Program { _program: program });
         }
     }
 

@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn a_read_behind_the_write_is_clean_and_one_beside_it_is_a_race() {
         let mut lanes = crate::clock::Lanes::new();
-        let (a, b) = (lanes.take(), lanes.take());
+        let (a, b) = (lanes.take(&Clock::default()), lanes.take(&Clock::default()));
         let mut shadow = Shadow::new(64, Content::Undefined);
         let write = mark(&mut lanes, a);
         assert!(shadow.write(0, 32, &clock_after(&[]), &write).is_empty());
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn a_write_beside_a_read_is_a_race_unless_the_ranges_are_apart() {
         let mut lanes = crate::clock::Lanes::new();
-        let (a, b) = (lanes.take(), lanes.take());
+        let (a, b) = (lanes.take(&Clock::default()), lanes.take(&Clock::default()));
         let mut shadow = Shadow::new(64, Content::Defined);
         let read = mark(&mut lanes, a);
         shadow.read(0, 32, &clock_after(&[]), &read);
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn a_read_of_undefined_bytes_is_reported_once_and_names_the_bytes() {
         let mut lanes = crate::clock::Lanes::new();
-        let lane = lanes.take();
+        let lane = lanes.take(&Clock::default());
         let mut shadow = Shadow::new(64, Content::Undefined);
         let first = mark(&mut lanes, lane);
         shadow.write(0, 16, &clock_after(&[]), &first);
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn released_bytes_clash_until_they_are_set_anew() {
         let mut lanes = crate::clock::Lanes::new();
-        let lane = lanes.take();
+        let lane = lanes.take(&Clock::default());
         let mut shadow = Shadow::new(64, Content::Defined);
         let release = mark(&mut lanes, lane);
         let by = Arc::new(Site::host("release"));
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn an_empty_range_touches_nothing() {
         let mut lanes = crate::clock::Lanes::new();
-        let lane = lanes.take();
+        let lane = lanes.take(&Clock::default());
         let mut shadow = Shadow::new(64, Content::Unmapped);
         let mark = mark(&mut lanes, lane);
         assert!(shadow.write(8, 8, &Clock::default(), &mark).is_empty());

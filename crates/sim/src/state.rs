@@ -131,6 +131,7 @@ pub(crate) struct State {
 #[expect(clippy::large_enum_variant, reason = "as for items, which are nearly all of it")]
 pub(crate) enum Garbage {
     Item { _item: Item },
+    Program { _program: Arc<Program> },
     Capture { _capture: CaptureState },
 }
 
@@ -138,6 +139,17 @@ impl State {
     pub(crate) fn next_id(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id
+    }
+
+    pub(crate) fn take_lane(&mut self) -> Lane {
+        self.lanes.take(&self.host_clock)
+    }
+
+    /// Gives the lanes of an exec back, unless a launch that has not ended still runs on them: it does so at its end then.
+    pub(crate) fn give_lanes_back(&mut self, lanes: Arc<[Lane]>) {
+        if Arc::strong_count(&lanes) == 1 {
+            lanes.iter().for_each(|&lane| self.lanes.give_back(lane));
+        }
     }
 
     /// Places an access of the host in happens-before.

@@ -123,7 +123,7 @@ impl SimDevice {
     fn make_stream(&self, blocking: bool) -> Result<SimStream> {
         let mut state = self.shared.enter(Call::CreateStream)?;
         let id = StreamId::new(state.next_id());
-        let lane = state.lanes.take();
+        let lane = state.take_lane();
         state.streams.insert(id, StreamState { blocking, ..null_state(lane) });
         drop(state);
         Ok(SimStream(Arc::new(StreamOwner { device: Arc::clone(&self.shared), id, owned: true })))
