@@ -5,13 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use cudarc::driver::sys;
-use graphgrove_device::NodeId;
+use graphgrove_device::{NodeId, StreamId};
 
 use crate::raw::Raw;
 use crate::recording::Recording;
 use crate::retire::Kept;
 use crate::shared::lock;
-use crate::stream::Stream;
 
 /// A node that a call through the contract has captured.
 pub(crate) struct Recorded {
@@ -23,8 +22,8 @@ pub(crate) struct Recorded {
 /// What an open capture has met so far.
 #[derive(Default)]
 pub(crate) struct OpenCapture {
-    /// The stream that it was begun on through the contract, kept alive until it ends.
-    pub(crate) origin: Option<Stream>,
+    /// The stream that it was begun on, if that was done through the contract.
+    pub(crate) origin: Option<StreamId>,
     pub(crate) recorded: Vec<Recorded>,
     pub(crate) kept: Vec<Kept>,
 }
@@ -50,9 +49,14 @@ impl CaptureTable {
     }
 
     /// Says that a capture was begun.
-    pub(crate) fn opened(&self, id: u64, origin: Stream) {
+    pub(crate) fn opened(&self, id: u64, origin: StreamId) {
         self.lock().insert(id, OpenCapture { origin: Some(origin), ..OpenCapture::default() });
         self.open.fetch_add(1, Ordering::Release);
+    }
+
+    /// Whether a capture is open that was begun on the stream.
+    pub(crate) fn begun_on(&self, stream: StreamId) -> bool {
+        !self.none_open() && self.lock().values().any(|capture| capture.origin == Some(stream))
     }
 
     /// Takes what is known of a capture that has ended.

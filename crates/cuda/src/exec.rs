@@ -192,10 +192,6 @@ fn refusal(graph: &GraphInner, mut info: MaybeUninit<sys::CUgraphExecUpdateResul
         UpdateRefusal::Topology
     } else if is(CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED) {
         UpdateRefusal::Kind { node }
-    } else if is(CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED)
-        || is(CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE)
-    {
-        UpdateRefusal::Kernel { node }
     } else if is(CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED)
         || is(CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED)
     {

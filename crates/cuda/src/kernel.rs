@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUresult};
-use graphgrove_device::{Args, Call, DeviceError, DeviceId, KernelHandle, LaunchDims, Problem, Result};
+use graphgrove_device::{Args, Call, DeviceError, DeviceId, KernelHandle, Problem, Result};
 use smallvec::SmallVec;
 
 use crate::error::KernelError;
@@ -78,17 +78,11 @@ impl Module {
             return Err(missing());
         }
         shared.check(Call::Launch, code, Subject::Nothing)?;
-        let mut threads = 0;
-        let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
-        // SAFETY: the function is of a loaded module, and the output outlives the call.
-        let code = unsafe { sys::cuFuncGetAttribute(&raw mut threads, attribute, function) };
-        shared.check(Call::Launch, code, Subject::Nothing)?;
         Ok(Kernel(Arc::new(Inner {
             shared: Arc::clone(shared),
             name: name.to_owned(),
             function: Raw(function),
             parameters,
-            threads: u32::try_from(threads).unwrap_or(0),
         })))
     }
 }
@@ -108,7 +102,6 @@ struct Inner {
     name: String,
     function: Raw<sys::CUfunc_st>,
     parameters: Vec<u32>,
-    threads: u32,
 }
 
 impl Kernel {
@@ -126,10 +119,6 @@ impl Kernel {
             return Err(DeviceError::invalid(call, Problem::ArgumentLayout));
         }
         Ok(())
-    }
-
-    pub(crate) fn check_dims(&self, call: Call, dims: LaunchDims) -> Result<()> {
-        self.0.shared.limits.check_launch(call, dims, self.0.threads)
     }
 }
 

@@ -41,6 +41,7 @@ mod capture_table;
 mod compile;
 mod context;
 mod device;
+mod ended_capture;
 mod error;
 mod event;
 mod exec;

@@ -87,11 +87,14 @@ pub(crate) fn error(
         (CUDA_ERROR_STREAM_CAPTURE_ISOLATION, Subject::Event { event, .. }) => {
             capture(CaptureFailure::Isolation { event })
         }
-        (CUDA_ERROR_CAPTURED_EVENT, Subject::Event { event, .. })
-        // Once the capture has ended, its events are invalid values to the driver until they are recorded again.
-        | (CUDA_ERROR_INVALID_VALUE, Subject::Event { event, captured: true }) => {
+        (CUDA_ERROR_CAPTURED_EVENT, Subject::Event { event, .. }) => {
             capture(CaptureFailure::CapturedEvent { event })
         }
+        // Once the capture is over, its events are invalid values to the driver until they are recorded again.
+        (CUDA_ERROR_INVALID_VALUE, Subject::Event { event, captured: true }) => {
+            DeviceError::invalid(call, Problem::CaptureOver { event })
+        }
+        (CUDA_ERROR_NOT_PERMITTED, _) => DeviceError::invalid(call, Problem::FromDeviceCode),
         (CUDA_ERROR_ILLEGAL_STATE, Subject::Stream(stream)) => capture(match call {
             Call::BeginCapture => CaptureFailure::AlreadyCapturing { stream },
             _ => CaptureFailure::NotCapturing { stream },
@@ -149,12 +152,12 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_value_is_a_captured_event_only_if_the_event_was_captured() {
+    fn an_invalid_value_is_an_event_of_a_capture_that_is_over_only_if_the_event_was_captured() {
         let event = EventId::new(1);
         let of = |captured| {
             error(Call::QueryEvent, CUDA_ERROR_INVALID_VALUE, Subject::Event { event, captured }, NO_MEMORY)
         };
-        assert_eq!(of(true).capture_failure(), Some(&CaptureFailure::CapturedEvent { event }));
+        assert_eq!(of(true), DeviceError::invalid(Call::QueryEvent, Problem::CaptureOver { event }));
         assert!(matches!(of(false), DeviceError::Driver { code: 1, .. }));
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::{self, CUstream_flags};
 use graphgrove_device::{Call, DeviceError, DeviceId, Problem, RawStream, Result, StreamHandle, StreamId};
 
+use crate::ended_capture::Ended;
 use crate::raw::Raw;
 use crate::shared::Shared;
 use crate::status::Subject;
@@ -111,6 +112,10 @@ impl Drop for Inner {
             return;
         }
         self.shared.known_streams.remove(self.raw.0 as u64);
+        if self.shared.captures.begun_on(self.id) && self.shared.bind().is_ok() {
+            // Nobody is left who could end it, and destructions would wait for its end for ever.
+            drop(Ended::end(&self.shared, self.raw.0));
+        }
         let raw = self.raw;
         self.shared.destroy(move |_| {
             // SAFETY: the stream was created for this handle and is destroyed once. Its work still runs (CUDA Driver

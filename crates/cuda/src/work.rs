@@ -164,7 +164,6 @@ impl Work for CudaDevice {
         self.shared.own(call, kernel.device())?;
         self.shared.own(call, stream.device())?;
         self.shared.alive()?;
-        kernel.check_dims(call, dims)?;
         kernel.check_arguments(call, args)?;
         let mut arguments = argument_pointers(args);
         let recording = || Recording::Kernel { kernel: kernel.clone(), dims, args: args.clone() };
