@@ -2,9 +2,9 @@
 
 use super::check::check;
 use super::rig::Rig;
-use super::violation::{breaks_capture_rule, equal, succeeds};
+use super::violation::{breaks_capture_rule, equal, invalid, succeeds};
 use super::{Check, Harness, Verdict};
-use crate::{Capture, CaptureFailure, CaptureMode, EventHandle, Progress, Streams};
+use crate::{Capture, CaptureFailure, CaptureMode, EventHandle, Problem, Progress, Streams};
 
 const CROSS_STREAM: &str = "CUDA Programming Guide, Cross-stream Dependencies and Events";
 const PROHIBITED: &str = "CUDA Programming Guide, Prohibited and Unhandled Operations";
@@ -27,13 +27,18 @@ pub(super) fn checks<H: Harness>() -> Vec<Check<H>> {
             "Driver API, cuStreamEndCapture"
         ),
         check!(
+            a_fork_without_work_need_not_be_joined,
+            "A stream that joined the capture and got no work holds nothing that could be lost.",
+            "Streams::wait_event"
+        ),
+        check!(
             a_fork_can_be_joined_through_another_fork,
             "A forked stream is joined if its work is behind anything that the first stream waits for.",
             CROSS_STREAM
         ),
         check!(
             a_capture_ends_on_the_stream_that_began_it,
-            "Ending on a forked stream is refused.",
+            "Ending on a forked stream is refused and invalidates the capture, which stays open.",
             "Driver API, cuStreamEndCapture"
         ),
         check!(
@@ -48,13 +53,13 @@ pub(super) fn checks<H: Harness>() -> Vec<Check<H>> {
         ),
         check!(
             a_captured_event_has_no_state,
-            "An event that was recorded in a capture cannot be asked or waited for, relaxed capture or not.",
+            "An event that was recorded in a capture cannot be asked or waited for, in any mode; trying breaks the capture.",
             PROHIBITED
         ),
         check!(
             a_captured_event_has_no_state_after_the_capture_either,
-            "An event stays captured until it is recorded outside of a capture.",
-            "Driver API, CUDA_ERROR_CAPTURED_EVENT"
+            "An event stays captured until it is recorded anew; once its capture is over there is nothing to wait for.",
+            "Streams::query_event and Streams::wait_event"
         ),
         check!(
             a_captured_event_recorded_again_is_ordinary_again,
@@ -119,6 +124,18 @@ fn a_fork_that_is_not_joined_loses_the_capture<H: Harness>(rig: &Rig<'_, H>) -> 
     rig.expect_words("what was captured", &buffer, 1)
 }
 
+fn a_fork_without_work_need_not_be_joined<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    let (stream, fork) = rig.two_streams()?;
+    let buffer = rig.filled(1)?;
+    let graph = rig.record(&stream, || {
+        rig.add(&stream, &buffer, 1)?;
+        rig.order(&stream, &fork)
+    })?;
+    equal("how many nodes the graph has", rig.device.audit(&graph)?.nodes, 1)?;
+    rig.expect_usable("the first stream", &stream)?;
+    rig.expect_usable("the forked stream", &fork)
+}
+
 fn a_fork_can_be_joined_through_another_fork<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
     let (stream, fork) = rig.two_streams()?;
     let far = rig.stream()?;
@@ -145,11 +162,8 @@ fn a_capture_ends_on_the_stream_that_began_it<H: Harness>(rig: &Rig<'_, H>) -> V
     rig.order(&fork, &stream)?;
     let ended = rig.device.end_capture(&fork);
     breaks_capture_rule!("ending on the forked stream", ended, CaptureFailure::Unmatched)?;
-    // It is left open whether that has invalidated the capture; it has to end either way.
-    match capture.end() {
-        Ok(graph) => equal("how many nodes the graph has", rig.device.audit(&graph)?.nodes, 1)?,
-        Err(error) => breaks_capture_rule!("ending", Err::<(), _>(error), CaptureFailure::Invalidated)?,
-    }
+    rig.expect_invalidated("the capture", &stream, capture.id())?;
+    breaks_capture_rule!("ending on the first stream", capture.end(), CaptureFailure::Invalidated)?;
     rig.expect_usable("the first stream", &stream)?;
     rig.expect_usable("the forked stream", &fork)
 }
@@ -203,7 +217,7 @@ fn a_captured_event_has_no_state<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
             let asked = rig.device.query_event(&event);
             breaks_capture_rule!("asking the event", asked, CaptureFailure::CapturedEvent { .. })?;
         }
-        // It is left open whether that has invalidated the capture.
+        rig.expect_invalidated("the capture", &stream, capture.id())?;
         drop(capture);
         rig.expect_usable("the stream", &stream)?;
     }
@@ -214,10 +228,16 @@ fn a_captured_event_has_no_state_after_the_capture_either<H: Harness>(rig: &Rig<
     let stream = rig.stream()?;
     let event = rig.event()?;
     rig.record(&stream, || Ok(rig.device.record_event(&event, &stream)?))?;
-    let asked = rig.device.query_event(&event);
-    breaks_capture_rule!("asking the event", asked, CaptureFailure::CapturedEvent { .. })?;
-    let waited = rig.device.synchronize_event(&event);
-    breaks_capture_rule!("waiting for the event", waited, CaptureFailure::CapturedEvent { .. })
+    invalid!("asking the event", rig.device.query_event(&event), Problem::CaptureOver { .. })?;
+    invalid!("waiting for the event", rig.device.synchronize_event(&event), Problem::CaptureOver { .. })?;
+    let waited = rig.device.wait_event(&rig.stream()?, &event);
+    invalid!("making a stream wait for the event", waited, Problem::CaptureOver { .. })?;
+    let capture = rig.begin(&stream, CaptureMode::Relaxed)?;
+    let waited = rig.device.wait_event(&stream, &event);
+    invalid!("making another capture wait for the event", waited, Problem::CaptureOver { .. })?;
+    rig.expect_invalidated("the capture", &stream, capture.id())?;
+    drop(capture);
+    rig.expect_usable("the stream", &stream)
 }
 
 fn a_captured_event_recorded_again_is_ordinary_again<H: Harness>(rig: &Rig<'_, H>) -> Verdict {

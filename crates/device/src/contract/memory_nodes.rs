@@ -37,6 +37,12 @@ pub(super) fn checks<H: Harness>() -> Vec<Check<H>> {
             NEEDS
         ),
         check!(
+            a_graph_with_memory_nodes_has_one_exec_at_a_time,
+            "A graph with memory nodes cannot be instantiated while an exec of it exists.",
+            MEMORY_NODES,
+            NEEDS
+        ),
+        check!(
             a_graph_with_a_live_allocation_does_not_launch_again,
             "A graph cannot be launched again while an allocation of its last launch is not freed.",
             MEMORY_NODES,
@@ -104,6 +110,22 @@ fn a_graph_that_frees_what_it_allocates_launches_again<H: Harness>(rig: &Rig<'_,
         rig.finish(&stream)?;
         rig.expect_bytes("what a launch copied from its allocation", &target, &[5; 64])?;
     }
+    Ok(())
+}
+
+fn a_graph_with_memory_nodes_has_one_exec_at_a_time<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    let stream = rig.stream()?;
+    let graph = rig.record(&stream, || {
+        let address = rig.device.allocate_async(&stream, 64)?;
+        Ok(rig.device.free_async(&stream, address)?)
+    })?;
+    let mut exec = rig.instantiate(&graph)?;
+    let second = rig.device.instantiate(&graph);
+    refused!("instantiating a second time", second, DeviceError::Unsupported { .. })?;
+    rig.run(&mut exec, &stream)?;
+    rig.finish(&stream)?;
+    drop(exec);
+    succeeds("instantiating after the exec went", rig.device.instantiate(&graph))?;
     Ok(())
 }
 

@@ -22,7 +22,8 @@
 
 mod audit;
 mod capture;
-mod capture_rules;
+mod capture_allows;
+mod capture_forbids;
 mod capture_threads;
 mod check;
 mod deferred_destruction;
@@ -30,11 +31,14 @@ mod events;
 mod foreign_handles;
 mod forks;
 mod gather;
+mod gather_patch;
 mod graphs;
 mod harness;
 mod host_buffers;
+mod invalidation;
 mod memory;
 mod memory_nodes;
+mod null_stream;
 mod patch;
 mod ranges;
 mod report;
@@ -61,7 +65,10 @@ pub fn checks<H: Harness>() -> Vec<Check<H>> {
         work::checks(),
         capture::checks(),
         forks::checks(),
-        capture_rules::checks(),
+        null_stream::checks(),
+        capture_forbids::checks(),
+        capture_allows::checks(),
+        invalidation::checks(),
         capture_threads::checks(),
         audit::checks(),
         graphs::checks(),
@@ -69,6 +76,7 @@ pub fn checks<H: Harness>() -> Vec<Check<H>> {
         update::checks(),
         patch::checks(),
         gather::checks(),
+        gather_patch::checks(),
         deferred_destruction::checks(),
         foreign_handles::checks(),
     ]

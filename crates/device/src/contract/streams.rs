@@ -1,4 +1,4 @@
-//! Streams: order within one, the null stream, handles.
+//! Streams: order within one, progress, handles.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,6 @@ use super::rig::Rig;
 use super::violation::{equal, holds, succeeds};
 use super::{Check, Harness, Verdict};
 use crate::{CaptureMode, Progress, StreamHandle, Streams};
-
-const DEFAULT_STREAM: &str = "Driver API, Stream synchronization behavior, Legacy default stream";
 
 pub(super) fn checks<H: Harness>() -> Vec<Check<H>> {
     vec![
@@ -36,21 +34,6 @@ pub(super) fn checks<H: Harness>() -> Vec<Check<H>> {
             a_stream_is_not_done_before_its_work_is,
             "A stream says that it is done only when all of its work has finished.",
             "Driver API, cuStreamQuery"
-        ),
-        check!(
-            the_null_stream_waits_for_blocking_streams,
-            "Work on the null stream runs behind what was enqueued on blocking streams before it.",
-            DEFAULT_STREAM
-        ),
-        check!(
-            blocking_streams_wait_for_the_null_stream,
-            "Work on a blocking stream runs behind what was enqueued on the null stream before it.",
-            DEFAULT_STREAM
-        ),
-        check!(
-            blocking_streams_meet_in_the_null_stream,
-            "Work on the null stream between work of two blocking streams orders the two.",
-            DEFAULT_STREAM
         ),
         check!(
             stream_handles_say_what_they_name,
@@ -138,31 +121,6 @@ fn a_stream_is_not_done_before_its_work_is<H: Harness>(rig: &Rig<'_, H>) -> Verd
         }
     }
     rig.finish_words(&stream, "after waiting", &buffer, 3)
-}
-
-fn the_null_stream_waits_for_blocking_streams<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
-    let (blocking, null) = (rig.device.create_blocking_stream()?, rig.device.null_stream());
-    let (buffer, copy) = (rig.filled(1)?, rig.filled(0)?);
-    rig.slow_add(&blocking, &buffer, 1)?;
-    rig.copy(&null, &buffer, &copy)?;
-    rig.finish_words(&null, "what the null stream copied", &copy, 2)
-}
-
-fn blocking_streams_wait_for_the_null_stream<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
-    let (blocking, null) = (rig.device.create_blocking_stream()?, rig.device.null_stream());
-    let (buffer, copy) = (rig.filled(1)?, rig.filled(0)?);
-    rig.slow_add(&null, &buffer, 1)?;
-    rig.copy(&blocking, &buffer, &copy)?;
-    rig.finish_words(&blocking, "what the blocking stream copied", &copy, 2)
-}
-
-fn blocking_streams_meet_in_the_null_stream<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
-    let (first, second) = (rig.device.create_blocking_stream()?, rig.device.create_blocking_stream()?);
-    let (buffer, between, copy) = (rig.filled(1)?, rig.filled(0)?, rig.filled(0)?);
-    rig.slow_add(&first, &buffer, 1)?;
-    rig.store(&rig.device.null_stream(), &between, 1)?;
-    rig.copy(&second, &buffer, &copy)?;
-    rig.finish_words(&second, "what the second stream copied", &copy, 2)
 }
 
 fn stream_handles_say_what_they_name<H: Harness>(rig: &Rig<'_, H>) -> Verdict {

@@ -117,8 +117,8 @@ fn work_outside_of_a_capture_has_no_node<H: Harness>(rig: &Rig<'_, H>) -> Verdic
     let capture = rig.begin(&capturing, CaptureMode::ThreadLocal)?;
     equal("a kernel beside a capture", rig.add(&stream, &buffer, 1)?, None)?;
     drop(capture);
-    rig.device.fill(&stream, buffer.at(), 0, buffer.bytes())?;
-    rig.finish_words(&stream, "the memory after the last piece of work", &buffer, 0)
+    rig.device.fill(&stream, buffer.at(), 7, buffer.bytes())?;
+    rig.finish_words(&stream, "the memory after the last piece of work", &buffer, 0x0707_0707)
 }
 
 /// Ranges in a buffer of 5,000 bytes: single bytes, odd lengths, odd starts, borders of words and of pages.
