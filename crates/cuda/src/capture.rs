@@ -31,7 +31,7 @@ impl Capture for CudaDevice {
         });
         match begun {
             Ok(info) => {
-                self.shared.captures.opened(info.id, stream.id());
+                self.shared.captures.opened(info.id, stream);
                 Ok(CaptureId::new(info.id))
             }
             Err(error) => {
@@ -81,7 +81,8 @@ impl Capture for CudaDevice {
                 CaptureStatus::Active(CaptureId::new(info.id))
             }
             CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_INVALIDATED => {
-                CaptureStatus::Invalidated(CaptureId::new(info.id))
+                let id = self.shared.captures.of_member(stream.handle()).unwrap_or(info.id);
+                CaptureStatus::Invalidated(CaptureId::new(id))
             }
         })
     }

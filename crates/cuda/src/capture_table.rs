@@ -11,6 +11,7 @@ use crate::raw::Raw;
 use crate::recording::Recording;
 use crate::retire::Kept;
 use crate::shared::lock;
+use crate::stream::Stream;
 
 /// A node that a call through the contract has captured.
 pub(crate) struct Recorded {
@@ -24,8 +25,21 @@ pub(crate) struct Recorded {
 pub(crate) struct OpenCapture {
     /// The stream that it was begun on, if that was done through the contract.
     pub(crate) origin: Option<StreamId>,
+    /// The streams that are known to be part of it, by their raw handles: once it is invalidated, the driver does not say
+    /// any more whose capture a stream is part of.
+    members: Vec<usize>,
     pub(crate) recorded: Vec<Recorded>,
     pub(crate) kept: Vec<Kept>,
+}
+
+impl OpenCapture {
+    /// Says that a stream is part of the capture.
+    pub(crate) fn joined(&mut self, stream: sys::CUstream) {
+        let stream = stream as usize;
+        if !self.members.contains(&stream) {
+            self.members.push(stream);
+        }
+    }
 }
 
 /// The captures that are open, by the number that the driver gives them.
@@ -49,9 +63,17 @@ impl CaptureTable {
     }
 
     /// Says that a capture was begun.
-    pub(crate) fn opened(&self, id: u64, origin: StreamId) {
-        self.lock().insert(id, OpenCapture { origin: Some(origin), ..OpenCapture::default() });
+    pub(crate) fn opened(&self, id: u64, origin: &Stream) {
+        let mut capture = OpenCapture { origin: Some(origin.key()), ..OpenCapture::default() };
+        capture.joined(origin.handle());
+        self.lock().insert(id, capture);
         self.open.fetch_add(1, Ordering::Release);
+    }
+
+    /// The number of the capture that a stream is known to be part of.
+    pub(crate) fn of_member(&self, stream: sys::CUstream) -> Option<u64> {
+        let stream = stream as usize;
+        self.lock().iter().find(|(_, capture)| capture.members.contains(&stream)).map(|(&id, _)| id)
     }
 
     /// Whether a capture is open that was begun on the stream.

@@ -23,12 +23,13 @@ impl Ended {
     pub(crate) fn end(shared: &Arc<Shared>, stream: sys::CUstream) -> (CUresult, Self) {
         let none = |status| status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
         let before = shared.symbols.capture_info(stream).ok().filter(|info| !none(info.status));
+        let id = before.map(|info| shared.captures.of_member(stream).unwrap_or(info.id));
         let mut graph = std::ptr::null_mut();
         // SAFETY: the caller keeps the stream alive, and the output outlives the call.
         let code = unsafe { sys::cuStreamEndCapture(stream, &raw mut graph) };
         // Some errors end the capture and some do not, so the stream is asked.
         let over = shared.symbols.capture_info(stream).is_ok_and(|info| none(info.status));
-        let capture = before.filter(|_| over).map(|info| shared.captures.closed(info.id)).unwrap_or_default();
+        let capture = id.filter(|_| over).map(|id| shared.captures.closed(id)).unwrap_or_default();
         if capture.origin.is_some() {
             shared.deferred.capture_closed();
         }

@@ -9,6 +9,7 @@ use graphgrove_device::{
     AllocationNode, Call, DevicePtr, GraphAudit, NodeId, NodeKind, NodeKinds, Problem, Result,
 };
 
+use crate::async_memory::Maker;
 use crate::capture_table::{OpenCapture, arrange};
 use crate::fields::{read_field, zeroed};
 use crate::raw::Raw;
@@ -53,8 +54,8 @@ impl GraphInner {
         let nodes = arrange(&all, capture.recorded, |node| describe(shared, node));
         graph.nodes = nodes.into_iter().map(|(handle, recording)| Node { handle, recording }).collect();
         for node in &graph.nodes {
-            if let Recording::Allocate { address } = node.recording {
-                shared.async_allocations.made(address, crate::async_memory::Maker::Graph);
+            if let Recording::Allocate { address, bytes } = node.recording {
+                shared.async_allocations.made(address, bytes, Maker::Graph);
             }
         }
         Ok(graph)
@@ -107,7 +108,7 @@ impl GraphInner {
                 .any(|node| matches!(node.recording, Recording::Free { address } if address == at))
         };
         self.nodes.iter().find_map(|node| match node.recording {
-            Recording::Allocate { address } if !freed(address) => Some(address),
+            Recording::Allocate { address, .. } if !freed(address) => Some(address),
             _ => None,
         })
     }
@@ -208,7 +209,8 @@ fn allocation(node: Raw<sys::CUgraphNode_st>) -> Recording {
         return Recording::Foreign { kind: NodeKind::Allocate, name: None };
     }
     let address = read_field!(parameters, sys::CUDA_MEM_ALLOC_NODE_PARAMS, dptr as u64);
-    Recording::Allocate { address: DevicePtr::new(address) }
+    let bytes = read_field!(parameters, sys::CUDA_MEM_ALLOC_NODE_PARAMS, bytesize as usize);
+    Recording::Allocate { address: DevicePtr::new(address), bytes: bytes as u64 }
 }
 
 /// The parameters of a kernel node of a live graph.

@@ -11,6 +11,7 @@ use graphgrove_device::{
 use crate::event::OwnedEvent;
 use crate::raw::Raw;
 use crate::retire::{Retired, keep_for_good};
+use crate::segment::zero_bytes;
 use crate::shared::{Shared, lock};
 use crate::status::Subject;
 use crate::stream::Stream;
@@ -51,7 +52,7 @@ struct Inner {
 impl HostBuffer {
     pub(crate) fn allocate(shared: &Arc<Shared>, bytes: usize) -> Result<Self> {
         if bytes == 0 {
-            return Err(DeviceError::invalid(Call::AllocateHost, Problem::ZeroBytes));
+            return Err(zero_bytes(shared, Call::AllocateHost));
         }
         let mut at = std::ptr::null_mut();
         // SAFETY: the caller has bound the context, and `at` outlives the call.

@@ -11,7 +11,7 @@ use crate::device::CudaDevice;
 use crate::host_buffer::HostBuffer;
 use crate::recording::Recording;
 use crate::reservation::Reservation;
-use crate::segment::{Segment, check_range, is_allocated};
+use crate::segment::{Segment, check_range, is_allocated, zero_bytes};
 use crate::shared::Relaxed;
 use crate::status::Subject;
 use crate::stream::Stream;
@@ -62,7 +62,8 @@ impl Memory for CudaDevice {
         }
         self.shared.own(call, stream.device())?;
         if bytes == 0 {
-            return Err(DeviceError::invalid(call, Problem::ZeroBytes));
+            self.shared.enter()?;
+            return Err(zero_bytes(&self.shared, call));
         }
         let size = usize::try_from(bytes).unwrap_or(usize::MAX);
         let mut address = 0;
@@ -73,13 +74,13 @@ impl Memory for CudaDevice {
             Subject::Bytes(bytes),
             None,
             // SAFETY: the driver has written the address before the node is described, on this thread.
-            || Recording::Allocate { address: DevicePtr::new(unsafe { at.read() }) },
+            || Recording::Allocate { address: DevicePtr::new(unsafe { at.read() }), bytes },
             // SAFETY: the output outlives the call, and the handle keeps the stream alive.
             || unsafe { sys::cuMemAllocAsync(at, size, stream.handle()) },
         )?;
         let address = DevicePtr::new(address);
         let maker = if matches!(enqueued, Enqueued::Eagerly) { Maker::Stream } else { Maker::Graph };
-        self.shared.async_allocations.made(address, maker);
+        self.shared.async_allocations.made(address, bytes, maker);
         Ok(address)
     }
 
@@ -90,7 +91,7 @@ impl Memory for CudaDevice {
             return Err(DeviceError::invalid(call, Problem::NullAddress));
         }
         self.shared.alive()?;
-        if self.shared.async_allocations.maker(address).is_none() {
+        if !self.shared.async_allocations.contains(address) {
             return Err(DeviceError::invalid(call, Problem::NotAllocated { address, bytes: 0 }));
         }
         self.enqueue(

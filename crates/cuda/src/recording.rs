@@ -24,7 +24,7 @@ pub(crate) enum Recording {
     /// A call to the host.
     Host,
     /// A stream-ordered allocation.
-    Allocate { address: DevicePtr },
+    Allocate { address: DevicePtr, bytes: u64 },
     /// A stream-ordered free.
     Free { address: DevicePtr },
     /// A node that was captured by other code.

@@ -47,7 +47,7 @@ pub struct Segment {
 impl Segment {
     pub(crate) fn allocate(shared: &Arc<Shared>, bytes: u64) -> Result<Self> {
         if bytes == 0 {
-            return Err(DeviceError::invalid(Call::Allocate, Problem::ZeroBytes));
+            return Err(zero_bytes(shared, Call::Allocate));
         }
         let pages = DevicePages::allocate(bytes)
             .map_err(|code| shared.error(Call::Allocate, code, Subject::Bytes(bytes)))?;
@@ -95,6 +95,15 @@ impl Drop for Segment {
         if let Some(pages) = self.pages.take() {
             self.shared.destroy(move |_| drop(pages));
         }
+    }
+}
+
+/// The error for a call that asks for memory of no bytes: a refusal by an open capture comes first, and breaks the capture.
+/// The context has to be bound.
+pub(crate) fn zero_bytes(shared: &Shared, call: Call) -> DeviceError {
+    match DevicePages::allocate(0) {
+        Ok(_) | Err(CUresult::CUDA_ERROR_INVALID_VALUE) => DeviceError::invalid(call, Problem::ZeroBytes),
+        Err(code) => shared.error(call, code, Subject::Nothing),
     }
 }
 

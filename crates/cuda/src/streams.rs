@@ -19,6 +19,15 @@ impl CudaDevice {
         if stream.handle().is_null() { self.shared.enter() } else { self.shared.enter_fast() }
     }
 
+    /// The capture that a stream is part of, if captures are open and it is valid.
+    fn active_capture(&self, stream: &Stream) -> Option<u64> {
+        if self.shared.captures.none_open() {
+            return None;
+        }
+        let info = self.shared.symbols.capture_info(stream.handle()).ok()?;
+        (info.status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE).then_some(info.id)
+    }
+
     fn progress(&self, call: Call, code: CUresult, subject: Subject) -> Result<Progress> {
         match code {
             CUresult::CUDA_ERROR_NOT_READY => Ok(Progress::Pending),
@@ -115,7 +124,11 @@ impl Streams for CudaDevice {
         self.enter_on(call, stream)?;
         // SAFETY: the handles keep event and stream alive.
         let code = unsafe { sys::cuStreamWaitEvent(stream.handle(), event.raw(), 0) };
-        self.shared.check(call, code, event.subject())
+        self.shared.check(call, code, event.subject())?;
+        if let Some(capture) = self.active_capture(stream) {
+            self.shared.captures.lock().entry(capture).or_default().joined(stream.handle());
+        }
+        Ok(())
     }
 
     fn query_event(&self, event: &Event) -> Result<Progress> {

@@ -135,6 +135,10 @@ impl Symbols {
         let mut count = 0;
         let null = std::ptr::null_mut();
         self.edges_into(graph, null, null, std::ptr::null_mut(), &mut count)?;
+        if count == 0 {
+            // The driver takes no arrays without places.
+            return Ok(Vec::new());
+        }
         let mut from = vec![null.cast(); count];
         let mut to = from.clone();
         let mut data =

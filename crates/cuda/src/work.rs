@@ -67,6 +67,7 @@ impl CudaDevice {
             return Ok(Enqueued::Eagerly);
         }
         let capture = captures.entry(info.id).or_default();
+        capture.joined(stream.handle());
         capture.kept.extend(kept);
         // The driver lists nodes in the order of their creation, and no other work gets in between under the lock, so the
         // newest node is the last one.
@@ -208,7 +209,7 @@ impl Work for CudaDevice {
         // Outside of captures the driver looks at the range itself; into a capture it takes any.
         if !self.shared.captures.none_open() {
             self.enter_on(call, stream)?;
-            if !is_allocated(to, bytes) {
+            if !self.shared.async_allocations.covers(to, bytes) && !is_allocated(to, bytes) {
                 return Err(DeviceError::invalid(call, Problem::NotAllocated { address: to, bytes }));
             }
         }

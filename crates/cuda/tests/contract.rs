@@ -9,17 +9,16 @@ use std::process::ExitCode;
 
 use graphgrove_cuda::CudaDevice;
 use graphgrove_device::DeviceError;
-use graphgrove_device::contract::{checks, run};
+use graphgrove_device::contract::{Outcome, checks};
 
 use support::{CudaHarness, filter};
 
 fn main() -> ExitCode {
     let Some(filter) = filter() else { return ExitCode::SUCCESS };
+    let chosen: Vec<_> = checks().into_iter().filter(|check| check.name.contains(&filter)).collect();
     let kept_open = match CudaDevice::open(0) {
         Ok(device) => device,
         Err(DeviceError::NoDevice { reason }) => {
-            let chosen: Vec<_> =
-                checks::<CudaHarness>().into_iter().filter(|check| check.name.contains(&filter)).collect();
             for check in &chosen {
                 println!("skipped  {}: {reason}", check.name);
             }
@@ -31,7 +30,25 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let report = run(&CudaHarness { kept_open }, &filter);
-    println!("{report}");
-    if report.failed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let harness = CudaHarness { kept_open };
+    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    // Each line is printed when its check has ended, so that the last line of a run that hangs names the check before it.
+    for check in chosen {
+        match check.run(&harness) {
+            Outcome::Passed => {
+                passed += 1;
+                println!("passed   {}", check.name);
+            }
+            Outcome::Skipped(reason) => {
+                skipped += 1;
+                println!("skipped  {}: {reason}", check.name);
+            }
+            Outcome::Failed(violation) => {
+                failed += 1;
+                println!("FAILED   {}\n         rule: {}\n         {violation}", check.name, check.rule);
+            }
+        }
+    }
+    println!("{passed} passed, {failed} failed, {skipped} skipped");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
