@@ -1,1 +1,9 @@
-//! graphgrove-pool
+#![forbid(unsafe_code)]
+#![doc = include_str!("../README.md")]
+
+pub mod error;
+pub mod plan;
+pub mod ranges;
+pub mod trace;
+
+pub use error::PoolError;

@@ -4,9 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use graphgrove_device::{
-    Args, CaptureGuard, CaptureMode, Graphs, LaunchDims, Result, Streams, Work,
-};
+use graphgrove_device::{Args, CaptureGuard, CaptureMode, Graphs, LaunchDims, Result, Streams, Work};
 use graphgrove_sim::{SimBuilder, SimDevice};
 
 /// The median of 11 runs: one run on a busy machine says little.

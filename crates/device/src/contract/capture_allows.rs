@@ -2,11 +2,11 @@
 
 use super::check::check;
 use super::rig::{Rig, StreamOf};
-use super::violation::{breaks_capture_rule, equal, invalid, succeeds};
+use super::violation::{breaks_capture_rule, equal, invalid, refused, succeeds};
 use super::{Check, Harness, Verdict};
 use crate::{
-    Capabilities, Capture, CaptureFailure, CaptureMode, DevicePtr, Memory, ModeGuard, Problem, Result,
-    Streams, Work,
+    Capabilities, Capture, CaptureFailure, CaptureMode, DeviceError, DevicePtr, Graphs, Memory, ModeGuard,
+    NodeId, Problem, Result, Streams, Work,
 };
 
 const MODES: &str = "Driver API, cuThreadExchangeStreamCaptureMode";
@@ -33,6 +33,26 @@ pub(super) fn checks<H: Harness>() -> Vec<Check<H>> {
             "Reserving, mapping and unmapping are safe during capture.",
             "Memory",
             Capabilities::RESERVE_MAP
+        ),
+        check!(
+            execs_can_be_launched_and_changed_in_a_capture,
+            "Launching on other streams, uploading, updating and patching execs are safe during capture.",
+            "Capture"
+        ),
+        check!(
+            other_streams_can_be_used_in_a_capture,
+            "Events, waits and captures on streams that take no part are safe during capture.",
+            "Capture"
+        ),
+        check!(
+            running_out_of_memory_leaves_a_capture_valid_where_allocating_is_allowed,
+            "An allocation that fails for want of memory breaks no capture that allows allocating.",
+            MODES
+        ),
+        check!(
+            a_thread_in_thread_local_mode_is_bound_by_its_own_capture,
+            "Swapping the mode to thread-local does not lift what the thread's own capture forbids.",
+            MODES
         ),
         check!(
             a_relaxed_capture_lets_its_thread_allocate,
@@ -123,6 +143,64 @@ fn pages_can_be_mapped_and_unmapped_in_a_capture<H: Harness>(rig: &Rig<'_, H>) -
     })
 }
 
+fn execs_can_be_launched_and_changed_in_a_capture<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    let beside = rig.stream()?;
+    let buffer = rig.filled(0)?;
+    let record = |value| {
+        rig.record(&beside, || {
+            rig.add(&beside, &buffer, value)?;
+            Ok(())
+        })
+    };
+    let (first, second) = (record(1)?, record(10)?);
+    let mut exec = rig.instantiate(&first)?;
+    expect_unnoticed(rig, CaptureMode::Global, |_| {
+        succeeds("uploading", rig.device.upload_exec(&mut exec, &beside))?;
+        succeeds("launching", rig.device.launch_exec(&mut exec, &beside))?;
+        succeeds("updating", rig.device.update(&mut exec, &second))?;
+        rig.run(&mut exec, &beside)?;
+        let args = super::rig::add_args(&buffer, 100);
+        succeeds("patching", rig.device.patch_kernel(&mut exec, NodeId::new(0), &args))?;
+        rig.run(&mut exec, &beside)
+    })?;
+    rig.finish_words(&beside, "the three launches", &buffer, 111)
+}
+
+fn other_streams_can_be_used_in_a_capture<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    let (one, two) = rig.two_streams()?;
+    let (buffer, copy) = (rig.filled(1)?, rig.filled(0)?);
+    expect_unnoticed(rig, CaptureMode::Global, |_| {
+        rig.slow_add(&one, &buffer, 1)?;
+        rig.order(&one, &two)?;
+        rig.copy(&two, &buffer, &copy)?;
+        rig.record(&rig.stream()?, || Ok(()))?;
+        Ok(())
+    })?;
+    rig.finish_words(&two, "the work beside the capture", &copy, 2)
+}
+
+fn running_out_of_memory_leaves_a_capture_valid_where_allocating_is_allowed<H: Harness>(
+    rig: &Rig<'_, H>,
+) -> Verdict {
+    let asked = rig.device.memory_info()?.total.saturating_mul(2);
+    expect_unnoticed(rig, CaptureMode::ThreadLocal, |_| {
+        let _relaxed = ModeGuard::swap(&rig.device, CaptureMode::Relaxed)?;
+        refused!("allocating too much", rig.device.allocate(asked), DeviceError::OutOfMemory { .. })
+    })
+}
+
+fn a_thread_in_thread_local_mode_is_bound_by_its_own_capture<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    let stream = rig.stream()?;
+    let capture = rig.begin(&stream, CaptureMode::ThreadLocal)?;
+    let swapped = ModeGuard::swap(&rig.device, CaptureMode::ThreadLocal)?;
+    let allocated = rig.device.allocate(4096);
+    breaks_capture_rule!("allocating", allocated, CaptureFailure::Unsupported)?;
+    drop(swapped);
+    rig.expect_invalidated("the capture", &stream, capture.id())?;
+    drop(capture);
+    rig.expect_usable("the stream", &stream)
+}
+
 fn a_relaxed_capture_lets_its_thread_allocate<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
     let stream = rig.stream()?;
     let capture = rig.begin(&stream, CaptureMode::Relaxed)?;
@@ -163,7 +241,7 @@ fn exchanging_the_mode_returns_what_it_was<H: Harness>(rig: &Rig<'_, H>) -> Verd
     let elsewhere = rig.on_another_thread(|device| {
         let before = device.exchange_capture_mode(CaptureMode::Global)?;
         device.exchange_capture_mode(before)?;
-        Ok::<_, crate::DeviceError>(before)
+        Ok::<_, DeviceError>(before)
     })??;
     equal("the mode of another thread", elsewhere, CaptureMode::Global)?;
     drop(here);

@@ -124,9 +124,11 @@ fn waiting_for_the_device_breaks_a_relaxed_capture<H: Harness>(rig: &Rig<'_, H>)
 }
 
 fn asking_an_event_breaks_a_capture_of_the_same_thread<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    let never = rig.event()?;
     let event = rig.recorded(&rig.stream()?)?;
     for mode in [CaptureMode::Global, CaptureMode::ThreadLocal] {
         expect_broken(rig, mode, |device, _| device.query_event(&event))?;
+        expect_broken(rig, mode, |device, _| device.query_event(&never))?;
     }
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! Captures over several streams: forks, joins, merges, isolation.
 
 use super::check::check;
-use super::rig::Rig;
-use super::violation::{breaks_capture_rule, equal, invalid, succeeds};
+use super::rig::{EventOf, Rig};
+use super::violation::{breaks_capture_rule, equal, succeeds};
 use super::{Check, Harness, Verdict};
-use crate::{Capture, CaptureFailure, CaptureMode, EventHandle, Problem, Progress, Streams};
+use crate::{Capture, CaptureFailure, CaptureMode, DeviceError, EventHandle, Streams};
 
 const CROSS_STREAM: &str = "CUDA Programming Guide, Cross-stream Dependencies and Events";
 const PROHIBITED: &str = "CUDA Programming Guide, Prohibited and Unhandled Operations";
@@ -25,6 +25,16 @@ pub(super) fn checks<H: Harness>() -> Vec<Check<H>> {
             a_fork_that_is_not_joined_loses_the_capture,
             "Every forked stream has to be joined to the capture's first stream before the end.",
             "Driver API, cuStreamEndCapture"
+        ),
+        check!(
+            work_on_a_fork_after_its_join_has_to_be_joined_again,
+            "A join covers the work in front of it, and no later work.",
+            CROSS_STREAM
+        ),
+        check!(
+            dropping_an_unjoined_fork_does_not_join_it,
+            "Destroying a forked stream does not make up for the join.",
+            "Driver API, cuStreamDestroy and cuStreamEndCapture"
         ),
         check!(
             a_fork_without_work_need_not_be_joined,
@@ -52,19 +62,19 @@ pub(super) fn checks<H: Harness>() -> Vec<Check<H>> {
             "Driver API, CUDA_ERROR_STREAM_CAPTURE_ISOLATION"
         ),
         check!(
-            a_captured_event_has_no_state,
-            "An event that was recorded in a capture cannot be asked or waited for, in any mode; trying breaks the capture.",
-            PROHIBITED
+            a_captured_stream_cannot_wait_for_outside_work_that_is_done,
+            "That the outside work has long finished makes no difference.",
+            "Driver API, CUDA_ERROR_STREAM_CAPTURE_ISOLATION"
         ),
         check!(
-            a_captured_event_has_no_state_after_the_capture_either,
-            "An event stays captured until it is recorded anew; once its capture is over there is nothing to wait for.",
-            "Streams::query_event and Streams::wait_event"
+            a_captured_stream_may_wait_for_an_event_never_recorded,
+            "There is nothing to wait for, so the wait has no effect in a capture either.",
+            "Driver API, cuStreamWaitEvent"
         ),
         check!(
-            a_captured_event_recorded_again_is_ordinary_again,
-            "The latest recording decides what an event is.",
-            "Driver API, cuEventRecord"
+            a_stream_with_work_under_way_can_join_a_capture,
+            "A stream's earlier work has no part in the capture that it joins, and runs as ever.",
+            CROSS_STREAM
         ),
         check!(
             a_joined_stream_leaves_the_capture_at_its_end,
@@ -122,6 +132,31 @@ fn a_fork_that_is_not_joined_loses_the_capture<H: Harness>(rig: &Rig<'_, H>) -> 
     rig.expect_usable("the first stream", &stream)?;
     rig.expect_usable("the forked stream", &fork)?;
     rig.expect_words("what was captured", &buffer, 1)
+}
+
+fn work_on_a_fork_after_its_join_has_to_be_joined_again<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    let (stream, fork) = rig.two_streams()?;
+    let buffer = rig.filled(1)?;
+    let capture = rig.begin(&stream, CaptureMode::ThreadLocal)?;
+    rig.order(&stream, &fork)?;
+    rig.add(&fork, &buffer, 1)?;
+    rig.order(&fork, &stream)?;
+    rig.add(&fork, &buffer, 1)?;
+    breaks_capture_rule!("ending", capture.end(), CaptureFailure::Unjoined)?;
+    rig.expect_usable("the first stream", &stream)?;
+    rig.expect_usable("the forked stream", &fork)
+}
+
+fn dropping_an_unjoined_fork_does_not_join_it<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    let (stream, fork) = rig.two_streams()?;
+    let buffer = rig.filled(1)?;
+    let capture = rig.begin(&stream, CaptureMode::ThreadLocal)?;
+    rig.order(&stream, &fork)?;
+    rig.add(&fork, &buffer, 1)?;
+    drop(fork);
+    rig.expect_active("the capture after the drop", &stream, capture.id())?;
+    breaks_capture_rule!("ending", capture.end(), CaptureFailure::Unjoined)?;
+    rig.expect_usable("the first stream", &stream)
 }
 
 fn a_fork_without_work_need_not_be_joined<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
@@ -185,72 +220,62 @@ fn two_captures_cannot_be_merged<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
     rig.expect_usable("the second stream", &second)
 }
 
-fn a_captured_stream_cannot_wait_for_outside_work<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
-    let (stream, outside) = rig.two_streams()?;
-    let buffer = rig.filled(1)?;
-    rig.slow_add(&outside, &buffer, 1)?;
-    let event = rig.recorded(&outside)?;
+/// Makes a capturing stream wait for an event of an outside stream, and demands that this breaks the capture.
+fn expect_isolated<H: Harness>(rig: &Rig<'_, H>, event: &EventOf<H>) -> Verdict {
+    let stream = rig.stream()?;
     let capture = rig.begin(&stream, CaptureMode::ThreadLocal)?;
-    match rig.device.wait_event(&stream, &event) {
-        Err(error) => {
-            let expected = CaptureFailure::Isolation { event: event.id() };
-            equal("waiting for outside work", error.capture_failure(), Some(&expected))?;
-        }
-        Ok(()) => equal("waiting for outside work", "success", "CaptureFailure::Isolation")?,
-    }
+    let waited = rig.device.wait_event(&stream, event);
+    let expected = CaptureFailure::Isolation { event: event.id() };
+    let seen = waited.as_ref().err().and_then(DeviceError::capture_failure);
+    equal("waiting for outside work", seen, Some(&expected))?;
     rig.expect_invalidated("the capture", &stream, capture.id())?;
     breaks_capture_rule!("ending the capture", capture.end(), CaptureFailure::Invalidated)?;
-    rig.expect_usable("the stream", &stream)?;
-    rig.finish_words(&outside, "the outside work", &buffer, 2)
-}
-
-fn a_captured_event_has_no_state<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
-    let stream = rig.stream()?;
-    for wait in [false, true] {
-        // Only the event decides in a relaxed capture, which lets unsafe calls through.
-        let capture = rig.begin(&stream, CaptureMode::Relaxed)?;
-        let event = rig.recorded(&stream)?;
-        if wait {
-            let waited = rig.device.synchronize_event(&event);
-            breaks_capture_rule!("waiting for the event", waited, CaptureFailure::CapturedEvent { .. })?;
-        } else {
-            let asked = rig.device.query_event(&event);
-            breaks_capture_rule!("asking the event", asked, CaptureFailure::CapturedEvent { .. })?;
-        }
-        rig.expect_invalidated("the capture", &stream, capture.id())?;
-        drop(capture);
-        rig.expect_usable("the stream", &stream)?;
-    }
-    Ok(())
-}
-
-fn a_captured_event_has_no_state_after_the_capture_either<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
-    let stream = rig.stream()?;
-    let event = rig.event()?;
-    rig.record(&stream, || Ok(rig.device.record_event(&event, &stream)?))?;
-    invalid!("asking the event", rig.device.query_event(&event), Problem::CaptureOver { .. })?;
-    invalid!("waiting for the event", rig.device.synchronize_event(&event), Problem::CaptureOver { .. })?;
-    let waited = rig.device.wait_event(&rig.stream()?, &event);
-    invalid!("making a stream wait for the event", waited, Problem::CaptureOver { .. })?;
-    let capture = rig.begin(&stream, CaptureMode::Relaxed)?;
-    let waited = rig.device.wait_event(&stream, &event);
-    invalid!("making another capture wait for the event", waited, Problem::CaptureOver { .. })?;
-    rig.expect_invalidated("the capture", &stream, capture.id())?;
-    drop(capture);
     rig.expect_usable("the stream", &stream)
 }
 
-fn a_captured_event_recorded_again_is_ordinary_again<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
-    let (stream, other) = rig.two_streams()?;
-    let (buffer, copy) = (rig.filled(1)?, rig.filled(0)?);
-    let event = rig.event()?;
-    rig.record(&stream, || Ok(rig.device.record_event(&event, &stream)?))?;
-    rig.slow_add(&stream, &buffer, 1)?;
-    succeeds("recording outside of the capture", rig.device.record_event(&event, &stream))?;
-    succeeds("making a stream wait", rig.device.wait_event(&other, &event))?;
-    rig.copy(&other, &buffer, &copy)?;
-    rig.finish_words(&other, "what was copied behind the event", &copy, 2)?;
-    equal("asking the event", rig.device.query_event(&event)?, Progress::Done)
+fn a_captured_stream_cannot_wait_for_outside_work<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    let outside = rig.stream()?;
+    let buffer = rig.filled(1)?;
+    rig.slow_add(&outside, &buffer, 1)?;
+    expect_isolated(rig, &rig.recorded(&outside)?)?;
+    rig.finish_words(&outside, "the outside work", &buffer, 2)
+}
+
+fn a_captured_stream_cannot_wait_for_outside_work_that_is_done<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    let outside = rig.stream()?;
+    let event = rig.recorded(&outside)?;
+    rig.finish(&outside)?;
+    expect_isolated(rig, &event)
+}
+
+fn a_captured_stream_may_wait_for_an_event_never_recorded<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    let stream = rig.stream()?;
+    let (buffer, event) = (rig.filled(1)?, rig.event()?);
+    let graph = rig.record(&stream, || {
+        succeeds("waiting", rig.device.wait_event(&stream, &event))?;
+        rig.add(&stream, &buffer, 1)?;
+        Ok(())
+    })?;
+    equal("how many nodes the graph has", rig.device.audit(&graph)?.nodes, 1)?;
+    rig.run(&mut rig.instantiate(&graph)?, &stream)?;
+    rig.finish_words(&stream, "after a launch", &buffer, 2)
+}
+
+fn a_stream_with_work_under_way_can_join_a_capture<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    let (stream, busy) = rig.two_streams()?;
+    let (earlier, captured) = (rig.filled(1)?, rig.filled(1)?);
+    rig.slow_add(&busy, &earlier, 1)?;
+    let graph = rig.record(&stream, || {
+        rig.order(&stream, &busy)?;
+        rig.add(&busy, &captured, 1)?;
+        rig.order(&busy, &stream)
+    })?;
+    rig.finish_words(&busy, "the stream's earlier work", &earlier, 2)?;
+    rig.expect_words("what was captured", &captured, 1)?;
+    equal("how many nodes the graph has", rig.device.audit(&graph)?.nodes, 1)?;
+    rig.run(&mut rig.instantiate(&graph)?, &stream)?;
+    rig.finish_words(&stream, "after a launch", &captured, 2)?;
+    rig.expect_words("the stream's earlier work after a launch", &earlier, 2)
 }
 
 fn a_joined_stream_leaves_the_capture_at_its_end<H: Harness>(rig: &Rig<'_, H>) -> Verdict {

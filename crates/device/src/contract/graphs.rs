@@ -53,6 +53,11 @@ pub(super) fn checks<H: Harness>() -> Vec<Check<H>> {
             "Graphs::launch_exec"
         ),
         check!(
+            uploading_on_a_capturing_stream_breaks_the_capture,
+            "An upload on a capturing stream is refused as a launch is.",
+            "Graphs::upload_exec"
+        ),
+        check!(
             uploading_an_exec_runs_nothing,
             "An upload prepares a launch and executes no node.",
             "Driver API, cuGraphUpload"
@@ -218,6 +223,17 @@ fn launching_on_a_capturing_stream_breaks_the_capture<H: Harness>(rig: &Rig<'_, 
     breaks_capture_rule!("ending the capture", capture.end(), CaptureFailure::Invalidated)?;
     rig.run(&mut exec, &capturing)?;
     rig.finish_words(&capturing, "a launch after the capture", &buffer, 2)
+}
+
+fn uploading_on_a_capturing_stream_breaks_the_capture<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    let (stream, capturing) = rig.two_streams()?;
+    let mut exec = rig.exec(&stream, || Ok(()))?;
+    let capture = rig.begin(&capturing, CaptureMode::Relaxed)?;
+    let uploaded = rig.device.upload_exec(&mut exec, &capturing);
+    breaks_capture_rule!("uploading", uploaded, CaptureFailure::Unsupported)?;
+    rig.expect_invalidated("the capture", &capturing, capture.id())?;
+    drop(capture);
+    rig.expect_usable("the stream", &capturing)
 }
 
 fn uploading_an_exec_runs_nothing<H: Harness>(rig: &Rig<'_, H>) -> Verdict {

@@ -4,7 +4,10 @@ use super::check::check;
 use super::rig::{Rig, StreamOf};
 use super::violation::{breaks_capture_rule, equal, invalid, succeeds};
 use super::{Check, Harness, TestKernel, Verdict};
-use crate::{Capture, CaptureFailure, CaptureMode, CaptureStatus, LaunchDims, Problem, Streams, Work};
+use crate::{
+    Capture, CaptureFailure, CaptureGuard, CaptureMode, CaptureStatus, LaunchDims, Memory, Problem, Streams,
+    Work,
+};
 
 const INVALIDATION: &str = "CUDA Programming Guide, Invalidation";
 
@@ -18,6 +21,16 @@ pub(super) fn checks<H: Harness>() -> Vec<Check<H>> {
         check!(
             an_invalidated_capture_reaches_its_forked_streams,
             "Invalidation concerns the capture, so every stream of it.",
+            INVALIDATION
+        ),
+        check!(
+            events_of_an_invalidated_capture_lead_nowhere,
+            "An event of an invalidated capture cannot be waited for, and who tries does not join the capture.",
+            "Streams::wait_event"
+        ),
+        check!(
+            a_forbidden_call_breaks_every_capture_that_forbids_it,
+            "One unsafe call invalidates all captures that prohibit it to its thread.",
             INVALIDATION
         ),
         check!(
@@ -54,6 +67,9 @@ fn an_invalidated_capture_stays_invalidated_until_it_is_ended<H: Harness>(rig: &
         breaks_capture_rule!("work on the stream", launched, CaptureFailure::Invalidated)?;
         let recorded = rig.device.record_event(&event, &stream);
         breaks_capture_rule!("recording an event", recorded, CaptureFailure::Invalidated)?;
+        let begun = CaptureGuard::begin(&rig.device, &stream, CaptureMode::ThreadLocal);
+        breaks_capture_rule!("beginning again", begun, CaptureFailure::AlreadyCapturing { .. })?;
+        invalidate(rig, &stream)?;
         rig.expect_invalidated("the status", &stream, id)?;
     }
     let ended = rig.device.end_capture(&stream);
@@ -74,6 +90,35 @@ fn an_invalidated_capture_reaches_its_forked_streams<H: Harness>(rig: &Rig<'_, H
     breaks_capture_rule!("work on the forked stream", launched, CaptureFailure::Invalidated)?;
     breaks_capture_rule!("ending", capture.end(), CaptureFailure::Invalidated)?;
     rig.expect_usable("the forked stream", &fork)
+}
+
+fn events_of_an_invalidated_capture_lead_nowhere<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    let (stream, outside) = rig.two_streams()?;
+    let capture = rig.begin(&stream, CaptureMode::ThreadLocal)?;
+    let event = rig.recorded(&stream)?;
+    invalidate(rig, &stream)?;
+    let waited = rig.device.wait_event(&outside, &event);
+    invalid!("making an outside stream wait", waited, Problem::CaptureOver { .. })?;
+    equal("the outside stream", rig.device.capture_status(&outside)?, CaptureStatus::None)?;
+    drop(capture);
+    rig.expect_usable("the outside stream", &outside)
+}
+
+fn a_forbidden_call_breaks_every_capture_that_forbids_it<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    let (first, second) = rig.two_streams()?;
+    let third = rig.stream()?;
+    let one = rig.begin(&first, CaptureMode::ThreadLocal)?;
+    let two = rig.begin(&second, CaptureMode::Global)?;
+    let relaxed = rig.begin(&third, CaptureMode::Relaxed)?;
+    let allocated = rig.device.allocate(4096);
+    breaks_capture_rule!("allocating", allocated, CaptureFailure::Unsupported)?;
+    rig.expect_invalidated("the thread-local capture", &first, one.id())?;
+    rig.expect_invalidated("the global capture", &second, two.id())?;
+    rig.expect_active("the relaxed capture, which forbids nothing", &third, relaxed.id())?;
+    succeeds("ending the relaxed capture", relaxed.end())?;
+    drop((one, two));
+    rig.expect_usable("the first stream", &first)?;
+    rig.expect_usable("the second stream", &second)
 }
 
 fn an_invalidated_capture_can_be_aborted<H: Harness>(rig: &Rig<'_, H>) -> Verdict {

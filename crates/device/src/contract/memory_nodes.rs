@@ -4,7 +4,7 @@ use super::check::check;
 use super::rig::Rig;
 use super::violation::{equal, holds, invalid, refused, succeeds};
 use super::{Check, Harness, Verdict};
-use crate::{Capabilities, DeviceError, DevicePtr, Graphs, Memory, Problem, Work};
+use crate::{Capabilities, Capture, DeviceError, DevicePtr, Graphs, Memory, Problem, Work};
 
 const NEEDS: Capabilities = Capabilities::STREAM_ORDERED_ALLOCATION;
 const STREAM_ORDERED: &str = "CUDA Programming Guide, Stream Ordered Memory Allocator";
@@ -27,6 +27,12 @@ pub(super) fn checks<H: Harness>() -> Vec<Check<H>> {
         check!(
             only_stream_ordered_allocations_are_freed_in_stream_order,
             "An address that no stream-ordered allocation gave cannot be freed in stream order.",
+            "Memory::free_async",
+            NEEDS
+        ),
+        check!(
+            a_capture_frees_only_its_own_allocations,
+            "A free node belongs to an allocation node of the same capture, once; anything else is refused.",
             "Memory::free_async",
             NEEDS
         ),
@@ -93,6 +99,24 @@ fn only_stream_ordered_allocations_are_freed_in_stream_order<H: Harness>(rig: &R
     let freed = rig.device.free_async(&stream, address);
     invalid!("freeing twice", freed, Problem::NotAllocated { .. })?;
     rig.finish_words(&stream, "the segment", &segment, 3)
+}
+
+fn a_capture_frees_only_its_own_allocations<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    let (stream, other) = rig.two_streams()?;
+    let (segment, outside) = (rig.filled(3)?, rig.device.allocate_async(&other, 4096)?);
+    let graph = rig.record(&stream, || {
+        let freed = rig.device.free_async(&stream, segment.at());
+        invalid!("freeing a segment", freed, Problem::NotAllocated { .. })?;
+        let freed = rig.device.free_async(&stream, outside);
+        invalid!("freeing an allocation from outside", freed, Problem::NotAllocated { .. })?;
+        let address = rig.device.allocate_async(&stream, 64)?;
+        succeeds("freeing", rig.device.free_async(&stream, address))?;
+        let freed = rig.device.free_async(&stream, address);
+        invalid!("freeing twice", freed, Problem::NotAllocated { .. })
+    })?;
+    equal("how many nodes the graph has", rig.device.audit(&graph)?.nodes, 2)?;
+    succeeds("freeing outside", rig.device.free_async(&other, outside))?;
+    rig.finish_words(&other, "the segment", &segment, 3)
 }
 
 fn a_graph_that_frees_what_it_allocates_launches_again<H: Harness>(rig: &Rig<'_, H>) -> Verdict {

@@ -25,6 +25,7 @@ mod capture;
 mod capture_allows;
 mod capture_forbids;
 mod capture_threads;
+mod captured_events;
 mod check;
 mod deferred_destruction;
 mod events;
@@ -65,6 +66,7 @@ pub fn checks<H: Harness>() -> Vec<Check<H>> {
         work::checks(),
         capture::checks(),
         forks::checks(),
+        captured_events::checks(),
         null_stream::checks(),
         capture_forbids::checks(),
         capture_allows::checks(),

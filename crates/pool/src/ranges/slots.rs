@@ -1,0 +1,170 @@
+//! The side table: one slot for each block and each hole.
+//!
+//! A device's memory cannot hold boundary tags that the host reads, so the neighbours of a block are found here.
+
+use super::ids::BlockId;
+
+/// The position of a slot in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SlotIx(u32);
+
+impl SlotIx {
+    /// No slot.
+    pub(super) const NONE: Self = Self(u32::MAX);
+
+    pub(super) fn at(self) -> usize {
+        self.0 as usize
+    }
+
+    pub(super) fn is_some(self) -> bool {
+        self != Self::NONE
+    }
+}
+
+/// What a slot stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Nothing: the slot waits for its next use.
+    Vacant,
+    /// A free run between two neighbours that are not free.
+    Hole,
+    /// A block in use.
+    Live,
+    /// A block that is not in use now and that a checkpoint remembers, so that its name and place must be kept.
+    Parked,
+}
+
+/// One block or hole. Offsets and sizes are in granules.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    pub(super) offset: u32,
+    pub(super) size: u32,
+    /// The neighbours in address order inside the region.
+    pub(super) prev: SlotIx,
+    pub(super) next: SlotIx,
+    /// The children in the search tree of the size class, of a hole only.
+    pub(super) left: SlotIx,
+    pub(super) right: SlotIx,
+    /// Tells apart the blocks that used this slot one after the other.
+    pub(super) serial: u32,
+    pub(super) region: u16,
+    pub(super) state: State,
+}
+
+impl Slot {
+    /// Where the slot's range ends. Never more than 2^32 - 2.
+    pub(super) fn end(&self) -> u32 {
+        self.offset + self.size
+    }
+}
+
+/// The table of slots, with the vacant ones chained through `next`.
+#[derive(Clone, Debug)]
+pub(super) struct Slots {
+    table: Vec<Slot>,
+    vacant: SlotIx,
+}
+
+impl Slots {
+    pub(super) fn new() -> Self {
+        Self { table: Vec::new(), vacant: SlotIx::NONE }
+    }
+
+    /// Takes a slot for `size` granules at `offset`, not yet linked to neighbours.
+    pub(super) fn occupy(&mut self, region: u16, offset: u32, size: u32, state: State) -> SlotIx {
+        let ix = self.vacant;
+        if ix.is_some() {
+            let slot = &mut self.table[ix.at()];
+            self.vacant = slot.next;
+            *slot = Slot { offset, size, region, state, next: SlotIx::NONE, ..*slot };
+            return ix;
+        }
+        let ix = SlotIx(self.table.len() as u32);
+        let none = SlotIx::NONE;
+        self.table.push(Slot {
+            offset,
+            size,
+            prev: none,
+            next: none,
+            left: none,
+            right: none,
+            serial: 0,
+            region,
+            state,
+        });
+        ix
+    }
+
+    /// Gives the slot back, and makes every name that it had stale.
+    pub(super) fn vacate(&mut self, ix: SlotIx) {
+        let vacant = self.vacant;
+        let slot = &mut self.table[ix.at()];
+        slot.serial = slot.serial.wrapping_add(1);
+        slot.state = State::Vacant;
+        slot.next = vacant;
+        self.vacant = ix;
+    }
+
+    /// The name of the block in this slot.
+    pub(super) fn name(&self, ix: SlotIx) -> BlockId {
+        BlockId { slot: ix.0, serial: self.table[ix.at()].serial }
+    }
+
+    /// The slot of the block with this name, if it is live or parked.
+    pub(super) fn find(&self, id: BlockId) -> Option<SlotIx> {
+        let slot = self.table.get(id.slot as usize)?;
+        let named = matches!(slot.state, State::Live | State::Parked);
+        (named && slot.serial == id.serial).then_some(SlotIx(id.slot))
+    }
+
+    /// The slot of the live block with this name.
+    pub(super) fn find_live(&self, id: BlockId) -> Option<SlotIx> {
+        let slot = self.table.get(id.slot as usize)?;
+        (slot.state == State::Live && slot.serial == id.serial).then_some(SlotIx(id.slot))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (SlotIx, &Slot)> {
+        self.table.iter().enumerate().map(|(at, slot)| (SlotIx(at as u32), slot))
+    }
+}
+
+impl std::ops::Index<SlotIx> for Slots {
+    type Output = Slot;
+
+    fn index(&self, ix: SlotIx) -> &Slot {
+        &self.table[ix.at()]
+    }
+}
+
+impl std::ops::IndexMut<SlotIx> for Slots {
+    fn index_mut(&mut self, ix: SlotIx) -> &mut Slot {
+        &mut self.table[ix.at()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_used_again_has_a_new_name() {
+        let mut slots = Slots::new();
+        let first = slots.occupy(0, 0, 1, State::Live);
+        let old = slots.name(first);
+        slots.vacate(first);
+        assert_eq!(slots.find(old), None);
+        let second = slots.occupy(0, 0, 1, State::Live);
+        assert_eq!(second, first);
+        assert_eq!(slots.find_live(old), None);
+        assert_eq!(slots.find_live(slots.name(second)), Some(second));
+    }
+
+    #[test]
+    fn a_slot_fits_half_a_cache_line() {
+        assert_eq!(size_of::<Slot>(), 32);
+    }
+}

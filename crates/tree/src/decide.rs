@@ -1,0 +1,239 @@
+//! Deciding what a call does. Nothing here changes the tree.
+
+use crate::call::{Call, CallKind, Source};
+use crate::decision::{Decision, Ground, PathChange, Replay};
+use crate::error::Error;
+use crate::function::{Demoted, Function};
+use crate::liveness::Liveness;
+use crate::matching::check;
+use crate::reasons::EagerReason;
+use crate::tree::Tree;
+use crate::{InputIndex, NodeId, Slot, identity};
+
+impl Tree {
+    /// Decides what `call` does and changes nothing.
+    ///
+    /// `live` still counts the inputs of the call as live, those that the call gives up too. The outcome holds until
+    /// the path moves; outputs may die and tokens may be discarded meanwhile.
+    ///
+    /// A call that continues as it did last time costs the same whatever the depth of the path and the number of
+    /// recordings. Any other call costs one lookup more, plus the nodes at the end of the path that have become
+    /// unneeded since they ran: each node is passed over once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnknownFunction`], [`Error::UnknownToken`]; [`Error::StaleInput`] and [`Error::NotASlot`] for a
+    /// managed input whose value is gone or that never was one.
+    #[inline]
+    pub fn decide<L: Liveness + ?Sized>(&self, call: &Call<'_>, live: &L) -> Result<Decision, Error> {
+        let function = self.registered(call.function)?;
+        if let CallKind::Backward(token) = call.kind
+            && !self.tokens.is_pending(token)
+        {
+            return Err(Error::UnknownToken { token });
+        }
+        if !self.gate.is_taken()
+            && let Some(replay) = self.predicted_replay(call, function, live)
+        {
+            return Ok(Decision::Replay(replay));
+        }
+        self.decide_anew(call, function, live)
+    }
+
+    /// The replay of the node that followed last time, if it fits.
+    #[inline]
+    fn predicted_replay<L: Liveness + ?Sized>(
+        &self,
+        call: &Call<'_>,
+        function: &Function,
+        live: &L,
+    ) -> Option<Replay> {
+        let predicted = self.predicted()?;
+        let node = self.nodes.get(predicted)?;
+        let entries = self.path.entries();
+        check(node, call, &function.demoted.inputs, entries, live).ok()?;
+        let change = match node.parent {
+            None if entries.is_empty() => PathChange::Starts,
+            None => self.path.is_unneeded_from(0, &self.nodes, live).then_some(PathChange::Over)?,
+            Some(_) if self.is_step_requested() => return None,
+            Some(parent) => {
+                self.path.entry_of(parent, node.depth - 1)?;
+                let tail = node.depth as usize;
+                if tail == entries.len() {
+                    PathChange::Extends
+                } else {
+                    self.path
+                        .is_unneeded_from(tail, &self.nodes, live)
+                        .then_some(PathChange::DropsUnneededTail)?
+                }
+            }
+        };
+        Some(Replay { node: predicted, ground: self.ground(call, node.parent, change) })
+    }
+
+    /// The full decision, for a call that does not continue as it did last time.
+    #[cold]
+    fn decide_anew<L: Liveness + ?Sized>(
+        &self,
+        call: &Call<'_>,
+        function: &Function,
+        live: &L,
+    ) -> Result<Decision, Error> {
+        self.validate_inputs(call)?;
+        if self.gate.is_taken() {
+            return Ok(Decision::Eager(EagerReason::Busy));
+        }
+        let needed = self.path.needed_len(&self.nodes, live);
+        let kept = if self.is_step_requested() && !self.is_held_by_backwards() {
+            match self.kept_slot(call, live) {
+                Some(slot) => Some(slot),
+                None => {
+                    return Ok(self.decide_at_root(
+                        call,
+                        function,
+                        live,
+                        self.path_change_at_step(call, needed, live),
+                    ));
+                }
+            }
+        } else {
+            None
+        };
+        Ok(self.decide_on_path(call, function, live, needed, kept))
+    }
+
+    /// Decides for a path that need not end, of which something needs the first `needed` nodes; `kept` is an output that
+    /// keeps it from ending at a step.
+    fn decide_on_path<L: Liveness + ?Sized>(
+        &self,
+        call: &Call<'_>,
+        function: &Function,
+        live: &L,
+        needed: usize,
+        kept: Option<Slot>,
+    ) -> Decision {
+        let change = |unless_kept| kept.map_or(unless_kept, PathChange::Kept);
+        let mut tail_change = PathChange::Extends;
+        if needed < self.path.len() {
+            // A child of the current node is taken although nothing needs that node: it is there already, and its
+            // demands hold. What is recorded anew goes below the last needed node, to serve after other tails too.
+            let current = self.current();
+            if let Some(node) = self.find(current, call, function, live) {
+                return self.replay(node, call, current, change(PathChange::Extends));
+            }
+            tail_change = PathChange::DropsUnneededTail;
+        }
+        let Some(last_needed) = self.path.entries().get(..needed).and_then(<[_]>::last) else {
+            let start = if self.path.is_empty() { PathChange::Starts } else { PathChange::Over };
+            return self.decide_at_root(call, function, live, start);
+        };
+        let parent = Some(last_needed.node);
+        if let Some(node) = self.find(parent, call, function, live) {
+            return self.replay(node, call, parent, change(tail_change));
+        }
+        let limits = &self.options.limits;
+        let is_longest = needed >= limits.path_length as usize;
+        if is_longest || self.turns_on_path(call, needed) >= limits.loop_length as usize {
+            if kept.is_some() {
+                let end = PathChange::NewStep(Box::new(self.path_end(call, live)));
+                return self.decide_at_root(call, function, live, end);
+            }
+            if self.may_end_between_steps(call, live) {
+                let end = PathChange::LoopTurns(Box::new(self.path_end(call, live)));
+                return self.decide_at_root(call, function, live, end);
+            }
+            if is_longest {
+                return Decision::Eager(EagerReason::PathLength { limit: limits.path_length });
+            }
+        }
+        self.run_anew(call, function, live, parent, needed, change(tail_change))
+    }
+
+    /// What the beginning of a step does to a path of which something needs the first `needed` nodes.
+    fn path_change_at_step<L: Liveness + ?Sized>(
+        &self,
+        call: &Call<'_>,
+        needed: usize,
+        live: &L,
+    ) -> PathChange {
+        if self.path.is_empty() {
+            PathChange::Starts
+        } else if needed == 0 {
+            PathChange::Over
+        } else {
+            PathChange::NewStep(Box::new(self.path_end(call, live)))
+        }
+    }
+
+    fn decide_at_root<L: Liveness + ?Sized>(
+        &self,
+        call: &Call<'_>,
+        function: &Function,
+        live: &L,
+        change: PathChange,
+    ) -> Decision {
+        match self.find(None, call, function, live) {
+            Some(node) => self.replay(node, call, None, change),
+            None => self.run_anew(call, function, live, None, 0, change),
+        }
+    }
+
+    /// The recording in this place that fits the call. At most
+    /// [`Limits::liveness_variants`](crate::Limits::liveness_variants) are tried.
+    fn find<L: Liveness + ?Sized>(
+        &self,
+        parent: Option<NodeId>,
+        call: &Call<'_>,
+        function: &Function,
+        live: &L,
+    ) -> Option<NodeId> {
+        let identity = self.identity(parent, call, &function.demoted);
+        let alike = self.index.with_identity(identity).iter().copied();
+        alike
+            .filter_map(|id| Some((id, self.nodes.get(id)?)))
+            .filter(|(_, node)| node.parent == parent)
+            .find(|(_, node)| check(node, call, &function.demoted.inputs, self.path.entries(), live).is_ok())
+            .map(|(id, _)| id)
+    }
+
+    /// The identity of `call` below `parent`, when `demoted` is staged.
+    pub(crate) fn identity(&self, parent: Option<NodeId>, call: &Call<'_>, demoted: &Demoted) -> u64 {
+        let params = call.params.as_ref().map(|params| self.params.fingerprint(params, &demoted.params));
+        identity::of_call(parent, call, &demoted.inputs, params)
+    }
+
+    fn replay(&self, node: NodeId, call: &Call<'_>, parent: Option<NodeId>, change: PathChange) -> Decision {
+        Decision::Replay(Replay { node, ground: self.ground(call, parent, change) })
+    }
+
+    pub(crate) fn ground(&self, call: &Call<'_>, parent: Option<NodeId>, change: PathChange) -> Ground {
+        let goes_on = matches!(change, PathChange::Extends | PathChange::DropsUnneededTail);
+        Ground {
+            parent,
+            change,
+            version: self.version,
+            // A path that goes on through a requested step is held by a backward: the request stays.
+            steps_answered: if goes_on { self.steps_answered } else { self.steps_requested },
+            kind: call.kind,
+            function: call.function,
+        }
+    }
+
+    /// Every managed input must be a value that is on the path now.
+    fn validate_inputs(&self, call: &Call<'_>) -> Result<(), Error> {
+        for (input, given) in (0..).map(InputIndex::new).zip(call.inputs) {
+            let Source::Managed { value, .. } = given.source else { continue };
+            let slot = value.slot;
+            let node = self.nodes.get(slot.node);
+            let entry = node.and_then(|node| self.path.entry_of(slot.node, node.depth));
+            let current = entry.map(|entry| entry.epoch);
+            if current != Some(value.epoch) {
+                return Err(Error::StaleInput { input, node: slot.node, given: value.epoch, current });
+            }
+            if !node.is_some_and(|node| node.tracked.contains(slot.index)) {
+                return Err(Error::NotASlot { input, slot: slot.index });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,214 @@
+//! Decisions: what a call does, why, and what it does to the path. Taking a decision changes nothing.
+
+use crate::call::CallKind;
+use crate::node::{Expected, ExpectedParams};
+use crate::output::OldSlot;
+use crate::reasons::{Demotion, EagerReason, RecordReason, WarmUpReason};
+use crate::{FunctionId, InputIndex, NodeId, Slot, Step};
+use std::sync::Arc;
+
+/// What one call does.
+#[derive(Clone, Debug)]
+#[must_use = "a decision changes nothing until it is carried out"]
+pub enum Decision {
+    /// Launch this node's exec, then report [`Tree::replayed`](crate::Tree::replayed).
+    Replay(Replay),
+    /// Record the call: [`Tree::begin_recording`](crate::Tree::begin_recording).
+    Record(Box<RecordPlan>),
+    /// Run the call plainly inside the pool: [`Tree::begin_warm_up`](crate::Tree::begin_warm_up).
+    WarmUp(Box<WarmUpPlan>),
+    /// Run the call plainly outside the pool, then report [`Tree::ran_eagerly`](crate::Tree::ran_eagerly). The path
+    /// stays as it is.
+    Eager(EagerReason),
+}
+
+impl Decision {
+    /// What carrying the decision out does to the path; none for an eager run, which does nothing to it.
+    #[must_use]
+    pub fn path_change(&self) -> Option<&PathChange> {
+        match self {
+            Self::Replay(replay) => Some(replay.path_change()),
+            Self::Record(plan) => Some(plan.path_change()),
+            Self::WarmUp(plan) => Some(plan.path_change()),
+            Self::Eager(_) => None,
+        }
+    }
+}
+
+/// What a call does to the path that it finds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PathChange {
+    /// There was no path: the call starts one.
+    Starts,
+    /// The call goes on from the current node.
+    Extends,
+    /// Nothing needs the last nodes of the path any more: the call goes on from the last node that is needed.
+    DropsUnneededTail,
+    /// Nothing on the path is needed any more: the call starts a new one.
+    Over,
+    /// A step begins, and this output is to be kept: the call goes on from the path as it is.
+    Kept(Slot),
+    /// A step begins although something on the path is live: it ends, with these effects.
+    NewStep(Box<PathEnd>),
+    /// The path holds enough turns of a loop: it ends although something on it is live, with these effects.
+    LoopTurns(Box<PathEnd>),
+}
+
+impl PathChange {
+    /// The effects of ending a path on which something is live.
+    #[must_use]
+    pub fn path_end(&self) -> Option<&PathEnd> {
+        match self {
+            Self::NewStep(end) | Self::LoopTurns(end) => Some(end),
+            _ => None,
+        }
+    }
+}
+
+/// The effects of ending a path on which something is live. The layers above apply them before the new work runs, and
+/// before they report it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathEnd {
+    /// The step that begins.
+    pub step: Step,
+    /// The function whose call begins it.
+    pub ended_by: FunctionId,
+    /// Every slot that is still live, and what becomes of it. A slot whose last handle is moved into the call is not
+    /// among them: it dies with the call.
+    pub slots: Vec<OldSlot>,
+    /// The inputs of the call that are outputs of the ending path. They are staged for this call, and must have been
+    /// read before anything is written where the path was.
+    pub carried: Vec<InputIndex>,
+}
+
+/// Where a call runs, and the state of the tree for which that was decided.
+#[derive(Clone, Debug)]
+pub(crate) struct Ground {
+    pub(crate) parent: Option<NodeId>,
+    pub(crate) change: PathChange,
+    /// The tree's version when the decision was taken.
+    pub(crate) version: u64,
+    /// How many requests for a step the call answers.
+    pub(crate) steps_answered: u64,
+    pub(crate) kind: CallKind,
+    pub(crate) function: FunctionId,
+}
+
+/// The decision to replay a node.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    pub(crate) node: NodeId,
+    pub(crate) ground: Ground,
+}
+
+impl Replay {
+    /// The node whose exec is to be launched.
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// What the replay does to the path.
+    #[must_use]
+    pub fn path_change(&self) -> &PathChange {
+        &self.ground.change
+    }
+}
+
+/// The decision to record a call.
+#[derive(Clone, Debug)]
+pub struct RecordPlan {
+    pub(crate) ground: Ground,
+    pub(crate) restore: Option<NodeId>,
+    pub(crate) inputs: Box<[Expected]>,
+    pub(crate) params: Option<ExpectedParams>,
+    pub(crate) identity: u64,
+    pub(crate) reason: RecordReason,
+    /// Inputs that were another one than in the closest recording, which counts towards their demotion.
+    pub(crate) changed: Vec<Demotion>,
+    pub(crate) demotions: Vec<Demotion>,
+}
+
+impl RecordPlan {
+    /// The node in whose memory state the call is recorded; none for a root.
+    #[must_use]
+    pub fn parent(&self) -> Option<NodeId> {
+        self.ground.parent
+    }
+
+    /// The node whose checkpoint the pool must be restored to first, because what ran since was replayed and the pool
+    /// knows nothing of it; none where the pool already mirrors reality.
+    #[must_use]
+    pub fn restore(&self) -> Option<NodeId> {
+        self.restore
+    }
+
+    /// How the recording is to use each input. Whether a managed input dies is known only once it has been recorded,
+    /// and said by [`Node::inputs`](crate::Node::inputs) then.
+    #[must_use]
+    pub fn inputs(&self) -> &[Expected] {
+        &self.inputs
+    }
+
+    /// How the recording is to use the parameters.
+    #[must_use]
+    pub fn params(&self) -> Option<&ExpectedParams> {
+        self.params.as_ref()
+    }
+
+    /// Why the call is recorded.
+    #[must_use]
+    pub fn reason(&self) -> &RecordReason {
+        &self.reason
+    }
+
+    /// The inputs of the function that are staged from this recording on.
+    #[must_use]
+    pub fn demotions(&self) -> &[Demotion] {
+        &self.demotions
+    }
+
+    /// What the recording does to the path.
+    #[must_use]
+    pub fn path_change(&self) -> &PathChange {
+        &self.ground.change
+    }
+}
+
+/// The decision to warm up.
+#[derive(Clone, Debug)]
+pub struct WarmUpPlan {
+    pub(crate) ground: Ground,
+    pub(crate) restore: Option<NodeId>,
+    pub(crate) key: Arc<[u64]>,
+    /// The call's number of inputs.
+    pub(crate) inputs: usize,
+    pub(crate) reason: WarmUpReason,
+}
+
+impl WarmUpPlan {
+    /// The node below which the warm-up runs; none if it starts a path.
+    #[must_use]
+    pub fn parent(&self) -> Option<NodeId> {
+        self.ground.parent
+    }
+
+    /// The node whose checkpoint the pool must be restored to first; see [`RecordPlan::restore`].
+    #[must_use]
+    pub fn restore(&self) -> Option<NodeId> {
+        self.restore
+    }
+
+    /// Why the call warms up.
+    #[must_use]
+    pub fn reason(&self) -> &WarmUpReason {
+        &self.reason
+    }
+
+    /// What the warm-up does to the path.
+    #[must_use]
+    pub fn path_change(&self) -> &PathChange {
+        &self.ground.change
+    }
+}

@@ -1,0 +1,146 @@
+//! Whether a recording fits a call.
+
+use crate::call::{Call, Params, Source};
+use crate::function::{InputSet, first_moved};
+use crate::liveness::{DeadMask, Liveness};
+use crate::node::{Expected, ExpectedParams, Node, Role};
+use crate::path::PathEntry;
+use crate::reasons::Mismatch;
+use crate::{InputIndex, NodeId, ParamIndex, Slot, SlotIndex};
+
+/// Checks every expectation of `node` against `call`; the error is the first that does not hold.
+///
+/// `entries` is the path up to the node's parent at least. Nothing here depends on the length of the path: managed
+/// inputs are compared by identity, and the parent's own demands are not checked again.
+#[inline]
+pub(crate) fn check<L: Liveness + ?Sized>(
+    node: &Node,
+    call: &Call<'_>,
+    staged: &InputSet,
+    entries: &[PathEntry],
+    live: &L,
+) -> Result<(), Mismatch> {
+    if node.function != call.function {
+        return Err(Mismatch::Function { recorded: node.function, called: call.function });
+    }
+    if node.phase != call.kind.phase() {
+        return Err(Mismatch::Phase { recorded: node.phase, called: call.kind.phase() });
+    }
+    if node.inputs.len() != call.inputs.len() {
+        return Err(Mismatch::InputCount { recorded: node.inputs.len(), called: call.inputs.len() });
+    }
+    let pairs = || (0..).map(InputIndex::new).zip(node.inputs.iter().zip(call.inputs));
+    for (input, (expected, given)) in pairs() {
+        if expected.signature != given.signature {
+            return Err(Mismatch::Signature { input, recorded: expected.signature, called: given.signature });
+        }
+    }
+    for (input, (expected, given)) in pairs() {
+        let carried = || node.parent.is_none() || staged.contains(input);
+        let fits = match (expected.role, given.source) {
+            (Role::Managed { slot, depth, .. }, Source::Managed { value, .. }) => {
+                let current = entries.get(depth as usize).is_some_and(|entry| entry.epoch == value.epoch);
+                if slot != value.slot || !current {
+                    return Err(Mismatch::ManagedInput { input, recorded: slot, called: value.slot });
+                }
+                true
+            }
+            (Role::Staged(_), Source::Managed { .. }) => carried(),
+            (Role::Staged(_), Source::Staged) | (Role::Scalar, Source::Scalar) => true,
+            _ => false,
+        };
+        if !fits || expected.mutated != given.mutated {
+            return Err(Mismatch::Use { input });
+        }
+    }
+    check_params(node.params.as_ref(), call.params.as_ref())?;
+    for (input, (expected, given)) in pairs() {
+        if let Role::Managed { dies: true, .. } = expected.role
+            && !matches!(given.source, Source::Managed { given_up: true, .. })
+        {
+            return Err(Mismatch::InputStillHeld { input });
+        }
+    }
+    for demand in &node.dead_before {
+        still_live(demand, live.live_word(demand.node, demand.word) & demand.mask)?;
+    }
+    for demand in &node.dead_after {
+        let bits = live.live_word(demand.node, demand.word) & demand.mask;
+        if bits != 0 {
+            still_live(demand, bits & !given_up_bits(call, demand.node, demand.word))?;
+        }
+    }
+    Ok(())
+}
+
+#[inline]
+fn check_params(expected: Option<&ExpectedParams>, given: Option<&Params<'_>>) -> Result<(), Mismatch> {
+    let (recorded, called) = match (expected, given) {
+        (None, None) => return Ok(()),
+        (Some(expected), Some(given)) if expected.set == given.set && expected.version == given.version => {
+            return Ok(());
+        }
+        (Some(expected), Some(given)) if expected.addresses.len() == given.addresses.len() => {
+            (expected, given)
+        }
+        _ => {
+            return Err(Mismatch::ParamCount {
+                recorded: expected.map_or(0, |expected| expected.addresses.len()),
+                called: given.map_or(0, |given| given.addresses.len()),
+            });
+        }
+    };
+    match first_moved(&recorded.addresses, called, &recorded.staged, 0) {
+        None => Ok(()),
+        Some(_) if recorded.set != called.set => {
+            Err(Mismatch::ParamSet { recorded: recorded.set, called: called.set })
+        }
+        Some(param) => {
+            let at = param.get() as usize;
+            Err(Mismatch::ParamAddress {
+                param,
+                recorded: recorded.addresses[at],
+                called: called.addresses[at],
+            })
+        }
+    }
+}
+
+#[inline]
+fn still_live(demand: &DeadMask, bits: u64) -> Result<(), Mismatch> {
+    SlotIndex::lowest(demand.word, bits)
+        .map_or(Ok(()), |index| Err(Mismatch::StillLive { slot: Slot { node: demand.node, index } }))
+}
+
+/// The slots of one liveness word whose last handle is moved into `call`.
+fn given_up_bits(call: &Call<'_>, node: NodeId, word: u32) -> u64 {
+    let given_up = call.inputs.iter().filter_map(|input| match input.source {
+        Source::Managed { value, given_up: true } => Some(value.slot),
+        _ => None,
+    });
+    given_up
+        .filter(|slot| slot.node == node && slot.index.word() == word)
+        .fold(0, |bits, slot| bits | slot.index.bit())
+}
+
+/// Every parameter that is at another address than recorded and is not staged.
+pub(crate) fn moved_params(expected: &ExpectedParams, given: &Params<'_>) -> Vec<ParamIndex> {
+    let mut all = Vec::new();
+    let mut from = 0;
+    while let Some(index) = first_moved(&expected.addresses, given, &expected.staged, from) {
+        from = index.get() as usize + 1;
+        all.push(index);
+    }
+    all
+}
+
+/// Every managed input that is another output than recorded.
+pub(crate) fn changed_inputs(expected: &[Expected], call: &Call<'_>) -> Vec<InputIndex> {
+    let pairs = (0..).map(InputIndex::new).zip(expected.iter().zip(call.inputs));
+    pairs
+        .filter_map(|(index, (expected, given))| match (expected.role, given.source) {
+            (Role::Managed { slot, .. }, Source::Managed { value, .. }) if slot != value.slot => Some(index),
+            _ => None,
+        })
+        .collect()
+}

@@ -1,0 +1,131 @@
+//! The tree as text and as a Graphviz graph.
+
+use crate::node::{Node, Role, StagedWhy};
+use crate::path::PathState;
+use crate::tree::Tree;
+use crate::{InputIndex, NodeId};
+use std::collections::HashMap;
+use std::fmt::{self, Write};
+
+impl Tree {
+    /// The tree as text: a head line, then one line per node in the order in which they were made, each indented below
+    /// its parent. A star marks the nodes of the current path.
+    #[must_use]
+    pub fn outline(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.write_outline(&mut text);
+        text
+    }
+
+    /// The tree as a Graphviz graph: one box per node, edges to children, dashed edges to what followed last time where
+    /// that is no child; the current path is bold.
+    #[must_use]
+    pub fn dot(&self) -> String {
+        let mut text = String::new();
+        let _ = self.write_dot(&mut text);
+        text
+    }
+
+    fn write_outline(&self, out: &mut impl Write) -> fmt::Result {
+        let state = match self.path.state() {
+            PathState::None => "no path",
+            PathState::WarmUp => "warming up",
+            PathState::Recording => "recording",
+            PathState::Replaying => "replaying",
+        };
+        let (step, length, pending) = (self.step.get(), self.path.len(), self.path.pending());
+        writeln!(out, "step {step}, {state}, {length} on the path, {pending} pending")?;
+        let mut below: HashMap<Option<NodeId>, Vec<NodeId>> = HashMap::new();
+        for id in self.in_order().into_iter().rev() {
+            below.entry(self.nodes.get(id).and_then(|node| node.parent)).or_default().push(id);
+        }
+        let mut stack = below.remove(&None).unwrap_or_default();
+        while let Some(id) = stack.pop() {
+            let Some(node) = self.nodes.get(id) else { continue };
+            let indent = 2 * node.depth as usize + 2;
+            let mark = if self.is_on_path(id) { "* " } else { "" };
+            writeln!(out, "{:indent$}{mark}{}", "", self.label(node))?;
+            stack.extend(below.remove(&Some(id)).unwrap_or_default());
+        }
+        Ok(())
+    }
+
+    fn write_dot(&self, out: &mut impl Write) -> fmt::Result {
+        writeln!(out, "digraph tree {{\n  rankdir=LR;\n  node [shape=box];")?;
+        let all = self.in_order();
+        for id in &all {
+            let Some(node) = self.nodes.get(*id) else { continue };
+            let style = if self.is_on_path(*id) { ", style=bold" } else { "" };
+            let label = self.label(node).replace('\\', "\\\\").replace('"', "\\\"");
+            writeln!(out, "  n{} [label=\"{label}\"{style}];", node.serial)?;
+        }
+        for id in &all {
+            let Some(node) = self.nodes.get(*id) else { continue };
+            if let Some(parent) = node.parent.and_then(|parent| self.nodes.get(parent)) {
+                writeln!(out, "  n{} -> n{};", parent.serial, node.serial)?;
+            }
+            if let Some(next) = node.successor.and_then(|next| self.nodes.get(next))
+                && next.parent != Some(*id)
+            {
+                writeln!(out, "  n{} -> n{} [style=dashed];", node.serial, next.serial)?;
+            }
+        }
+        writeln!(out, "}}")
+    }
+
+    /// What one line says of a node: its serial number, function, kind, inputs, demands, outputs and use.
+    fn label(&self, node: &Node) -> String {
+        let name = self.function_spec(node.function).map_or("(removed)", |spec| spec.name());
+        let mut text = format!("n{} {name} {}", node.serial, format!("{:?}", node.phase).to_lowercase());
+        let mut managed = Vec::new();
+        let (mut staged, mut demoted) = (0, Vec::new());
+        for (index, input) in (0..).map(InputIndex::new).zip(&node.inputs) {
+            match input.role {
+                Role::Managed { slot, depth, dies } => {
+                    let gone = if dies { " given up" } else { "" };
+                    managed.push(format!("{index}={depth}.{}{gone}", slot.index.get()));
+                }
+                Role::Staged(StagedWhy::Churn) => demoted.push(index.to_string()),
+                Role::Staged(_) => staged += 1,
+                Role::Scalar => managed.push(format!("{index}={}", input.signature.get())),
+            }
+        }
+        if let Some(params) = &node.params {
+            let _ = write!(text, ", {} of {}", params.addresses.len(), params.set);
+            demoted.extend(params.staged.iter().map(ToString::to_string));
+        }
+        if !managed.is_empty() {
+            let _ = write!(text, ", {}", managed.join(" "));
+        }
+        if staged > 0 {
+            let _ = write!(text, ", {staged} staged");
+        }
+        if !demoted.is_empty() {
+            let _ = write!(text, ", demoted {}", demoted.join(" "));
+        }
+        let dead: u32 =
+            node.dead_before.iter().chain(&node.dead_after).map(|mask| mask.mask.count_ones()).sum();
+        if dead > 0 {
+            let _ = write!(text, ", {dead} must be dead");
+        }
+        let _ = write!(text, ", {} out", node.outputs.len());
+        match &node.reason {
+            Some(reason) => {
+                let _ = write!(text, ", {} replays: {reason}", node.replays);
+            }
+            None => text.push_str(", warm-up"),
+        }
+        text
+    }
+
+    fn is_on_path(&self, id: NodeId) -> bool {
+        self.nodes.get(id).is_some_and(|node| self.path.entry_of(id, node.depth).is_some())
+    }
+
+    fn in_order(&self) -> Vec<NodeId> {
+        let mut nodes: Vec<_> = self.nodes.iter().map(|(id, node)| (node.serial, id)).collect();
+        nodes.sort_unstable();
+        nodes.into_iter().map(|(_, id)| id).collect()
+    }
+}

@@ -1,0 +1,142 @@
+//! The path: what has run in this step, from a root to the current node.
+
+use crate::liveness::Liveness;
+use crate::node::Node;
+use crate::{Epoch, NodeId, Slot, SlotIndex, SlotValue, Step, TokenId};
+use slotmap::SlotMap;
+
+/// How the last call on the path ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PathState {
+    /// There is no path: nothing has run, or nothing of what ran is needed.
+    #[default]
+    None,
+    /// It warmed up: what it left has addresses that will not come again, so nothing may be recorded below it.
+    WarmUp,
+    /// It was recorded: the pool itself says which blocks are live.
+    Recording,
+    /// It was replayed: the pool knows nothing of it and has to be restored before anything is recorded below.
+    Replaying,
+}
+
+/// One run on the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PathEntry {
+    pub(crate) node: NodeId,
+    pub(crate) epoch: Epoch,
+    pub(crate) step: Step,
+    /// The pending backward of this run.
+    pub(crate) token: Option<TokenId>,
+}
+
+/// The runs from the root to the current node, and how the last of them ran.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Path {
+    entries: Vec<PathEntry>,
+    state: PathState,
+    /// How many entries have a token.
+    pending: usize,
+}
+
+impl Path {
+    pub(crate) fn entries(&self) -> &[PathEntry] {
+        &self.entries
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(crate) fn state(&self) -> PathState {
+        self.state
+    }
+
+    pub(crate) fn pending(&self) -> usize {
+        self.pending
+    }
+
+    /// The entry of `node`, if this run of the path contains it at `depth`.
+    pub(crate) fn entry_of(&self, node: NodeId, depth: u32) -> Option<&PathEntry> {
+        self.entries.get(depth as usize).filter(|entry| entry.node == node)
+    }
+
+    /// Whether no entry from `from` on has a live slot or a token.
+    pub(crate) fn is_unneeded_from<L: Liveness + ?Sized>(
+        &self,
+        from: usize,
+        nodes: &SlotMap<NodeId, Node>,
+        live: &L,
+    ) -> bool {
+        let tail = self.entries.get(from..).unwrap_or_default();
+        let nothing_needed = self.pending == 0 && live.all_dead();
+        nothing_needed || !tail.iter().rev().any(|entry| is_needed(entry, nodes, live))
+    }
+
+    /// How many entries remain when the tail that nothing needs is taken off.
+    pub(crate) fn needed_len<L: Liveness + ?Sized>(&self, nodes: &SlotMap<NodeId, Node>, live: &L) -> usize {
+        if self.pending == 0 && live.all_dead() {
+            return 0;
+        }
+        self.entries.iter().rposition(|entry| is_needed(entry, nodes, live)).map_or(0, |last| last + 1)
+    }
+
+    /// Every live slot of the path, with its entry, root first.
+    pub(crate) fn live_slots<'a, L: Liveness + ?Sized>(
+        &'a self,
+        nodes: &'a SlotMap<NodeId, Node>,
+        live: &'a L,
+    ) -> impl Iterator<Item = (&'a PathEntry, &'a Node, SlotValue)> {
+        self.entries.iter().filter_map(|entry| Some((entry, nodes.get(entry.node)?))).flat_map(
+            move |(entry, node)| {
+                node.tracked.words().flat_map(move |(word, tracked)| {
+                    let mut rest = live.live_word(entry.node, word) & tracked;
+                    std::iter::from_fn(move || {
+                        let index = SlotIndex::lowest(word, rest)?;
+                        rest &= rest - 1;
+                        let slot = Slot { node: entry.node, index };
+                        Some((entry, node, SlotValue { slot, epoch: entry.epoch }))
+                    })
+                })
+            },
+        )
+    }
+
+    /// Takes off the entries from `len` on and returns them.
+    pub(crate) fn cut(&mut self, len: usize) -> impl Iterator<Item = PathEntry> + '_ {
+        let tail = self.entries.get(len..).unwrap_or_default();
+        self.pending -= tail.iter().filter(|entry| entry.token.is_some()).count();
+        if len == 0 {
+            self.state = PathState::None;
+        }
+        self.entries.drain(len.min(self.entries.len())..)
+    }
+
+    /// Appends a run. `state` says how it ran and is never [`PathState::None`].
+    pub(crate) fn push(&mut self, entry: PathEntry, state: PathState) {
+        debug_assert_ne!(state, PathState::None, "a path with a run has a state");
+        self.pending += usize::from(entry.token.is_some());
+        self.entries.push(entry);
+        self.state = state;
+    }
+
+    /// Takes the token off the run at `depth`, if that run is still this one.
+    pub(crate) fn release_token(&mut self, depth: u32, token: TokenId) {
+        if let Some(entry) = self.entries.get_mut(depth as usize)
+            && entry.token == Some(token)
+        {
+            entry.token = None;
+            self.pending -= 1;
+        }
+    }
+}
+
+fn is_needed<L: Liveness + ?Sized>(entry: &PathEntry, nodes: &SlotMap<NodeId, Node>, live: &L) -> bool {
+    entry.token.is_some()
+        || nodes.get(entry.node).is_some_and(|node| {
+            node.tracked.words().any(|(word, tracked)| live.live_word(entry.node, word) & tracked != 0)
+        })
+}

@@ -1,0 +1,220 @@
+//! Transitions: each reports that something was done. One that returns an error leaves the tree as it was.
+
+use crate::call::{Call, CallKind};
+use crate::decision::{Ground, PathChange, Replay};
+use crate::error::Error;
+use crate::limits::PendingRule;
+use crate::node::Node;
+use crate::notice::Notice;
+use crate::path::{PathEntry, PathState};
+use crate::reasons::EagerReason;
+use crate::tree::Tree;
+use crate::{Epoch, FunctionId, NodeId, Step, TokenId};
+
+/// A call that has run inside the pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "the token of a forward has to be discarded if its backward never runs"]
+pub struct Ran {
+    /// The node that is current now.
+    pub node: NodeId,
+    /// The run that wrote the values now in the node's slots.
+    pub epoch: Epoch,
+    /// The pending backward that the call left, if it was a forward.
+    pub token: Option<TokenId>,
+    /// Nodes that had to make room for this one: whatever belongs to them can be freed.
+    pub evicted: Vec<NodeId>,
+}
+
+impl Tree {
+    /// Asks for a step: the next call that runs in the pool starts at a root, whatever is pending.
+    ///
+    /// Precondition: none. Effect: none on the path until that call; asking again before it changes nothing. What is
+    /// still live then is dealt with as [`OldOutput`] says. A call that runs eagerly leaves the request standing.
+    pub fn begin_step(&mut self) {
+        self.steps_requested += 1;
+    }
+
+    /// Reports that a decided replay was launched.
+    ///
+    /// Precondition: the path has not moved since `replay` was decided, for this `call`, and nothing is in progress. Effect: the node is current,
+    /// its slots hold values of a new epoch, and the call's token is made or consumed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::StaleDecision`], [`Error::Busy`], [`Error::UnknownNode`], [`Error::WrongFunction`]; the tree is as it
+    /// was.
+    pub fn replayed(&mut self, replay: Replay, call: &Call<'_>) -> Result<Ran, Error> {
+        self.check_current(&replay.ground)?;
+        self.check_idle()?;
+        let node = self.nodes.get(replay.node).ok_or(Error::UnknownNode { node: replay.node })?;
+        check_function(replay.node, node, call)?;
+        Ok(self.commit_replay(replay.node, call, &replay.ground))
+    }
+
+    /// Reports a replay that was not decided here but by checks compiled from the node's own expectations.
+    ///
+    /// Precondition: the node's parent is on the path and nothing after the parent is needed, or the node is a root
+    /// and nothing on the path is needed; every expectation of the node holds for `call`. The tree checks the parent
+    /// and takes the caller's word for the rest. Effect: as [`replayed`](Self::replayed).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnknownNode`], [`Error::WrongFunction`], [`Error::DoesNotFollow`], [`Error::Busy`]; the tree is as it
+    /// was.
+    #[inline]
+    pub fn follow(&mut self, node: NodeId, call: &Call<'_>) -> Result<Ran, Error> {
+        let known = self.nodes.get(node).ok_or(Error::UnknownNode { node })?;
+        check_function(node, known, call)?;
+        if let Some(parent) = known.parent
+            && self.path.entry_of(parent, known.depth - 1).is_none()
+        {
+            return Err(Error::DoesNotFollow { node });
+        }
+        self.check_idle()?;
+        let change = if known.parent.is_some() { PathChange::DropsUnneededTail } else { PathChange::Over };
+        let ground = self.ground(call, known.parent, change);
+        Ok(self.commit_replay(node, call, &ground))
+    }
+
+    /// Reports that a call ran eagerly, outside the pool.
+    ///
+    /// Precondition: none beyond what [`decide`](Self::decide) checks. Effect: the call's token is made or consumed,
+    /// and the function's counts decay by one call; the path stays as it is. The token of a forward that ran eagerly
+    /// holds nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnknownFunction`], [`Error::UnknownToken`]; the tree is as it was.
+    pub fn ran_eagerly(&mut self, call: &Call<'_>, reason: &EagerReason) -> Result<Option<TokenId>, Error> {
+        self.registered(call.function)?;
+        let token = match call.kind {
+            CallKind::Inference => None,
+            CallKind::Forward => Some(self.tokens.add(None)),
+            CallKind::Backward(token) if !self.tokens.is_pending(token) => {
+                return Err(Error::UnknownToken { token });
+            }
+            CallKind::Backward(token) => {
+                self.consume(token);
+                None
+            }
+        };
+        self.count_call(call.function);
+        if *reason != EagerReason::Busy {
+            self.notices.add(Notice::RanEagerly { function: call.function, reason: reason.clone() });
+        }
+        Ok(token)
+    }
+
+    /// Says that a pending backward will never run, as when its last handle is dropped. Returns whether it was pending.
+    ///
+    /// Precondition: none; it may be called between any two other calls, also while a recording is in progress.
+    /// Effect: the forward holds its path no longer. Under [`PendingRule::UntilBackwardRuns`] nothing happens.
+    pub fn discard_backward(&mut self, token: TokenId) -> bool {
+        self.options.pending == PendingRule::Tokens && self.consume(token)
+    }
+
+    pub(crate) fn check_current(&self, ground: &Ground) -> Result<(), Error> {
+        if ground.version == self.version { Ok(()) } else { Err(Error::StaleDecision) }
+    }
+
+    fn check_idle(&self) -> Result<(), Error> {
+        if self.gate.is_taken() { Err(Error::Busy) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn commit_replay(&mut self, id: NodeId, call: &Call<'_>, ground: &Ground) -> Ran {
+        if let Some(node) = self.nodes.get_mut(id) {
+            node.replays += 1;
+            if let (Some(expected), Some(given)) = (&mut node.params, &call.params)
+                && (expected.set, expected.version) != (given.set, given.version)
+            {
+                (expected.set, expected.version) = (given.set, given.version);
+                if expected.staged.is_empty() {
+                    self.params.remember(given.set, given.version, &expected.addresses);
+                }
+            }
+        }
+        self.advance(id, ground, PathState::Replaying)
+    }
+
+    /// Makes `node` the current one. Nothing here can be rejected.
+    #[inline]
+    pub(crate) fn advance(&mut self, id: NodeId, ground: &Ground, state: PathState) -> Ran {
+        self.version += 1;
+        self.runs += 1;
+        if ground.parent.is_none() || ground.steps_answered > self.steps_answered {
+            self.step = Step::new(self.step.get() + 1);
+        }
+        self.steps_answered = self.steps_answered.max(ground.steps_answered);
+        let kept = self.kept_len(ground);
+        if kept < self.path.len() {
+            self.cut_path(kept);
+        }
+        let mut epoch = Epoch::default();
+        let mut depth = 0;
+        if let Some(node) = self.nodes.get_mut(id) {
+            epoch = Epoch::new(node.epoch.get() + 1);
+            node.epoch = epoch;
+            node.last_used = self.runs;
+            depth = node.depth;
+        }
+        let token = match ground.kind {
+            CallKind::Inference => None,
+            CallKind::Forward => Some(self.tokens.add(Some(depth))),
+            CallKind::Backward(token) => {
+                self.consume(token);
+                None
+            }
+        };
+        self.path.push(PathEntry { node: id, epoch, step: self.step, token }, state);
+        match self.last.and_then(|last| self.nodes.get_mut(last)) {
+            Some(last) => last.successor = Some(id),
+            None => self.first = Some(id),
+        }
+        self.last = Some(id);
+        self.count_call(ground.function);
+        if state != PathState::Replaying {
+            self.note_growth(ground);
+        }
+        Ran { node: id, epoch, token, evicted: Vec::new() }
+    }
+
+    /// How much of the path stays when a call runs on this ground.
+    pub(crate) fn kept_len(&self, ground: &Ground) -> usize {
+        ground.parent.and_then(|parent| self.nodes.get(parent)).map_or(0, |parent| parent.depth as usize + 1)
+    }
+
+    /// Takes the tail off the path: its warm-up runs are gone, its pending backwards hold nothing any more.
+    fn cut_path(&mut self, kept: usize) {
+        for entry in self.path.cut(kept) {
+            if let Some(token) = entry.token {
+                self.tokens.detach(token);
+            }
+            if self.nodes.get(entry.node).is_some_and(Node::is_warm_up) {
+                self.nodes.remove(entry.node);
+            }
+        }
+    }
+
+    fn consume(&mut self, token: TokenId) -> bool {
+        let Some(held) = self.tokens.remove(token) else { return false };
+        if let Some(depth) = held {
+            self.path.release_token(depth, token);
+        }
+        true
+    }
+
+    fn count_call(&mut self, function: FunctionId) {
+        if let Some(function) = self.function_mut(function) {
+            function.calls += 1;
+        }
+    }
+}
+
+fn check_function(id: NodeId, node: &Node, call: &Call<'_>) -> Result<(), Error> {
+    if node.function == call.function {
+        Ok(())
+    } else {
+        Err(Error::WrongFunction { node: id, recorded: node.function, called: call.function })
+    }
+}

@@ -1,0 +1,64 @@
+//! Warming up: a plain run inside the pool, current until its path ends.
+
+use crate::FunctionId;
+use crate::decision::WarmUpPlan;
+use crate::error::Error;
+use crate::notice::Notice;
+use crate::output::Output;
+use crate::path::PathState;
+use crate::recording::check_aliases;
+use crate::ticket::WarmUp;
+use crate::transition::Ran;
+use crate::tree::Tree;
+use std::sync::Arc;
+
+impl Tree {
+    /// Begins a planned warm-up.
+    ///
+    /// Precondition and effect: as [`begin_recording`](Self::begin_recording).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::StaleDecision`], [`Error::Busy`]; the tree is as it was.
+    pub fn begin_warm_up(&mut self, plan: WarmUpPlan) -> Result<WarmUp, Error> {
+        self.check_current(&plan.ground)?;
+        let pass = self.gate.enter().ok_or(Error::Busy)?;
+        Ok(WarmUp { plan, pass })
+    }
+
+    /// Reports that a warm-up has run.
+    ///
+    /// Precondition: the path has not moved since the plan was decided. Effect: the run is current until its path
+    /// ends, and the call's token is made or consumed. The function is warm for the call's signatures, unless it is
+    /// not `ready`: then the next call with them warms up again.
+    ///
+    /// # Errors
+    ///
+    /// As [`finish_recording`](Self::finish_recording): the warm-up is abandoned and the tree is as it was.
+    pub fn finish_warm_up(
+        &mut self,
+        warm_up: WarmUp,
+        outputs: Vec<Output>,
+        ready: bool,
+    ) -> Result<Ran, Error> {
+        let WarmUp { plan: WarmUpPlan { ground, key, inputs, .. }, pass: _pass } = warm_up;
+        self.check_current(&ground)?;
+        let old_default = self.registered(ground.function)?.spec.old_outputs();
+        check_aliases(&outputs, inputs)?;
+        let id = self.insert_node(&ground, outputs, old_default);
+        if ready {
+            self.learn_signatures(ground.function, key);
+        }
+        Ok(self.advance(id, &ground, PathState::WarmUp))
+    }
+
+    fn learn_signatures(&mut self, id: FunctionId, key: Arc<[u64]>) {
+        let limits = self.options.limits;
+        let Some(function) = self.function_mut(id) else { return };
+        function.warm.insert(key, limits.warm_signatures);
+        let count = function.warm.len();
+        if count > limits.noted_signatures as usize {
+            self.notices.add(Notice::ManySignatures { function: id, count });
+        }
+    }
+}

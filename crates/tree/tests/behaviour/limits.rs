@@ -1,0 +1,638 @@
+//! Limits: nothing grows without bound, whatever the calls are, and each limit says when it holds something back.
+
+use crate::driver::{Did, Driver, Outcome, kept, moved, x};
+use graphgrove_tree::{
+    Address, Call, Demotion, EagerReason, FunctionId, FunctionSpec, Input, InputIndex, Limits, LiveTable,
+    Mismatch, Node, NodeId, Notice, OldOutput, Options, Output, ParamIndex, ParamSetId, ParamVersion, Params,
+    PathChange, RecordReason, Role, Signature, Slot, SlotIndex, StagedWhy,
+};
+
+fn limited(limits: Limits) -> Driver {
+    Driver::new(Options { limits, ..Options::default() })
+}
+
+fn without_copy_back(limits: Limits) -> Driver {
+    Driver::new(Options { limits, copy_back: false, ..Options::default() })
+}
+
+/// Runs an inference call and drops what it leaves.
+fn run(e: &mut Driver, function: FunctionId, inputs: &[Input]) -> Outcome {
+    let outcome = e.infer(function, inputs);
+    e.forget(&outcome);
+    outcome
+}
+
+/// Runs a call with so many parameters, those listed in `moved` at another address each time.
+fn with_params(e: &mut Driver, f: FunctionId, version: u64, count: u64, moved: &[u64]) -> Outcome {
+    let address = |index| if moved.contains(&index) { 0x1000 * (version + 1) + index } else { index };
+    let addresses: Vec<_> = (0..count).map(|index| Address::new(address(index))).collect();
+    let params =
+        Params { set: ParamSetId::new(1), version: ParamVersion::new(version), addresses: &addresses };
+    let outcome = e.call(&Call::inference(f, &[]).with_params(params));
+    e.forget(&outcome);
+    outcome
+}
+
+#[test]
+fn one_root_too_many_evicts_the_one_that_was_used_least_recently() {
+    let mut e = limited(Limits { siblings: 3, ..Limits::default() });
+    let f = e.function("f", 1);
+    let roots: Vec<_> = (1..=3).map(|shape| e.settle(&Call::inference(f, &[x(shape)]))).collect();
+    assert!(run(&mut e, f, &[x(1)]).is_replay());
+    run(&mut e, f, &[x(4)]);
+    let fourth = run(&mut e, f, &[x(4)]);
+    assert_eq!(fourth.evicted, [roots[1]]);
+    assert_eq!(e.roots(f), [roots[0], roots[2], fourth.node()]);
+    assert!(run(&mut e, f, &[x(3)]).is_replay() && run(&mut e, f, &[x(1)]).is_replay());
+    assert!(run(&mut e, f, &[x(2)]).is_record());
+}
+
+#[test]
+fn with_room_for_one_recording_the_path_that_ends_makes_room() {
+    let mut e = limited(Limits { siblings: 1, rerecordings: 1000, ..Limits::default() });
+    let f = e.function("f", 1);
+    let mut recorded = 0;
+    for turn in 0..12 {
+        e.tree.begin_step();
+        // The old output is live, and becomes stale with its path.
+        let y = e.infer(f, &[x(turn % 2)]);
+        recorded += usize::from(y.is_record());
+        assert!(e.tree.recordings() <= 1 && y.eager().is_none());
+    }
+    assert_eq!(recorded, 10);
+}
+
+#[test]
+fn with_room_for_none_everything_runs_eagerly_and_says_so() {
+    let mut e = limited(Limits { siblings: 0, ..Limits::default() });
+    let f = e.function("f", 1);
+    run(&mut e, f, &[x(1)]);
+    let reason = EagerReason::Siblings { function: f, limit: 0 };
+    for _ in 0..3 {
+        assert_eq!(run(&mut e, f, &[x(1)]).eager(), Some(&reason));
+    }
+    let notice = Notice::RanEagerly { function: f, reason };
+    assert_eq!(e.tree.take_notices(), [notice], "said once");
+}
+
+#[test]
+fn an_evicted_node_takes_all_below_it_along() {
+    let mut e = limited(Limits { siblings: 2, ..Limits::default() });
+    let (f, g) = (e.function("f", 1), e.function("g", 1));
+    e.settle(&Call::inference(g, &[x(1)]));
+    let mut nodes = Vec::new();
+    for shape in [1, 2] {
+        e.settle(&Call::inference(f, &[x(shape)]));
+        let y = e.infer(f, &[x(shape)]);
+        let z = e.infer(g, &[kept(y.outputs[0])]);
+        let w = e.infer(g, &[kept(z.outputs[0])]);
+        nodes.push([y.node(), z.node(), w.node()]);
+        [y, z, w].iter().for_each(|outcome| e.forget(outcome));
+    }
+    run(&mut e, f, &[x(3)]);
+    let third = run(&mut e, f, &[x(3)]);
+    assert_eq!(third.evicted, nodes[0]);
+    assert!(nodes[1].iter().all(|node| e.tree.node(*node).is_some()));
+    assert_eq!(e.tree.children(Some(nodes[0][0]), g), []);
+    assert_eq!(e.tree.recordings(), 5);
+}
+
+#[test]
+fn a_node_with_a_live_output_below_it_is_not_evicted() {
+    let mut e = limited(Limits { siblings: 2, ..Limits::default() });
+    let f = e.function("f", 1);
+    let roots: Vec<_> = (1..=2).map(|shape| e.settle(&Call::inference(f, &[x(shape)]))).collect();
+    run(&mut e, f, &[x(3)]);
+    let inputs = [x(3)];
+    let call = Call::inference(f, &inputs);
+    // Storage of a node that is not on the path is never live, unless the layer above is late in saying so.
+    let mut live = LiveTable::new();
+    live.set(Slot { node: roots[0], index: SlotIndex::new(0) });
+    let graphgrove_tree::Decision::Record(plan) = e.tree.decide(&call, &live).unwrap() else { panic!() };
+    let recording = e.tree.begin_recording(*plan, &live).unwrap();
+    let ran = e.tree.finish_recording(recording, vec![Output::fresh()], &live).unwrap();
+    assert_eq!(ran.evicted, [roots[1]]);
+    // With every recording live none can go.
+    live.set(Slot { node: ran.node, index: SlotIndex::new(0) });
+    let mut late = Driver::default();
+    std::mem::swap(&mut late.tree, &mut e.tree);
+    late.live = LiveTable::new();
+    let y = late.infer(f, &[x(4)]);
+    assert!(y.is_warm_up());
+    let inputs = [x(4)];
+    let refused = late.tree.decide(&Call::inference(f, &inputs), &live).unwrap();
+    let reason = EagerReason::Siblings { function: f, limit: 2 };
+    assert!(matches!(refused, graphgrove_tree::Decision::Eager(given) if given == reason));
+}
+
+#[test]
+fn the_bound_of_a_function_holds_over_all_places_and_spares_the_path() {
+    let mut e = limited(Limits { recordings_per_function: 3, loop_length: 100, ..Limits::default() });
+    let f = e.function("f", 1);
+    let root = e.settle(&Call::inference(f, &[x(1)]));
+    let other = e.settle(&Call::inference(f, &[x(2)]));
+    let mut outcomes = vec![e.infer(f, &[x(1)])];
+    for _ in 0..3 {
+        let input = [kept(outcomes.last().unwrap().outputs[0])];
+        let next = e.infer(f, &[x(1), input[0]][1..]);
+        if next.eager().is_some() {
+            break;
+        }
+        outcomes.push(next);
+    }
+    assert_eq!(outcomes.iter().map(Outcome::node).collect::<Vec<_>>()[0], root);
+    assert_eq!(outcomes[2].evicted, [other], "the only one that is not on the path");
+    let refused = e.infer(f, &[kept(outcomes[2].outputs[0])]);
+    assert_eq!(refused.eager(), Some(&EagerReason::FunctionRecordings { function: f, limit: 3 }));
+    assert_eq!(e.tree.recordings(), 3);
+}
+
+#[test]
+fn recordings_that_differ_only_in_what_was_live_are_bounded() {
+    let mut e = limited(Limits { liveness_variants: 2, ..Limits::default() });
+    let (f, g) = (e.function("f", 4), e.function("g", 1));
+    for function in [f, g] {
+        e.settle(&Call::inference(function, &[x(1)]));
+    }
+    let root = e.roots(f)[0];
+    // Fewer and fewer outputs are dead when g runs, so no earlier recording fits.
+    for live in 1..=4 {
+        let y = e.infer(f, &[x(1)]);
+        e.release(&y.outputs[live..]);
+        let z = e.infer(g, &[kept(y.outputs[0])]);
+        assert!(z.is_record());
+        assert_eq!(z.evicted.len(), usize::from(live > 2));
+        e.forget(&y);
+        e.forget(&z);
+    }
+    assert_eq!(e.tree.children(Some(root), g).len(), 2);
+    let mut none = limited(Limits { liveness_variants: 0, ..Limits::default() });
+    let h = none.function("h", 1);
+    run(&mut none, h, &[x(1)]);
+    assert_eq!(run(&mut none, h, &[x(1)]).eager(), Some(&EagerReason::Siblings { function: h, limit: 0 }));
+}
+
+#[test]
+fn a_path_has_a_largest_length() {
+    let mut e = limited(Limits { path_length: 5, ..Limits::default() });
+    let f = e.function("f", 1);
+    e.settle(&Call::inference(f, &[x(1)]));
+    let held: Vec<_> = (0..5).map(|_| e.infer(f, &[x(1)])).collect();
+    assert!(held.iter().all(|outcome| outcome.eager().is_none()));
+    for _ in 0..3 {
+        assert_eq!(e.infer(f, &[x(1)]).eager(), Some(&EagerReason::PathLength { limit: 5 }));
+    }
+    assert_eq!(e.tree.path().len(), 5);
+    held.iter().for_each(|outcome| e.forget(outcome));
+    assert!(e.infer(f, &[x(1)]).is_replay());
+}
+
+#[test]
+fn a_path_at_its_largest_length_ends_if_all_that_is_live_may_be_copied_out() {
+    let mut e = limited(Limits { path_length: 3, ..Limits::default() });
+    let f = e.function_of(FunctionSpec::new("f").at_new_step(OldOutput::CopyOut), vec![Output::fresh()]);
+    e.settle(&Call::inference(f, &[x(1)]));
+    for turn in 0..10 {
+        let y = e.infer(f, &[x(1)]);
+        assert!(y.eager().is_none());
+        let copied = y.change.as_ref().and_then(PathChange::path_end).map_or(0, |end| end.slots.len());
+        assert_eq!(copied, if turn > 0 && turn % 3 == 0 { 3 } else { 0 }, "turn {turn}");
+    }
+    assert_eq!(e.recorded, 3);
+}
+
+#[test]
+fn kept_outputs_are_copied_out_once_their_path_is_at_a_limit() {
+    let mut e = limited(Limits { loop_length: 4, ..Limits::default() });
+    let f = e.function_of(FunctionSpec::new("f").at_new_step(OldOutput::Keep), vec![Output::fresh()]);
+    e.settle(&Call::inference(f, &[x(1)]));
+    let mut copied = Vec::new();
+    for _ in 0..12 {
+        e.tree.begin_step();
+        let y = e.infer(f, &[x(1)]);
+        copied.push(y.change.as_ref().and_then(PathChange::path_end).map_or(0, |end| end.slots.len()));
+    }
+    assert_eq!(copied, [0, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0]);
+    assert_eq!(e.tree.recordings(), 4);
+}
+
+#[test]
+fn a_pending_backward_keeps_a_path_at_a_limit_from_ending() {
+    let mut e = limited(Limits { loop_length: 2, path_length: 4, ..Limits::default() });
+    let f = e.function("f", 1);
+    e.settle(&Call::forward(f, &[x(1)]));
+    let held: Vec<_> = (0..4).map(|_| e.forward(f, &[x(1)])).collect();
+    held.iter().for_each(|outcome| e.release(&outcome.outputs));
+    assert_eq!(e.tree.take_notices(), [Notice::PendingBackwards { function: f, pending: 3 }]);
+    assert_eq!(e.forward(f, &[x(1)]).eager(), Some(&EagerReason::PathLength { limit: 4 }));
+    assert_eq!(e.tree.pending_on_path(), 4);
+}
+
+/// pytorch: `test_fallback_to_eager_if_recompiling_too_many_times`, `..._warn_only_once`.
+#[test]
+fn a_function_that_is_recorded_again_too_often_runs_eagerly_until_its_count_has_decayed() {
+    let mut e = limited(Limits { rerecordings: 3, rerecordings_decay: 10, ..Limits::default() });
+    let f = e.function("f", 1);
+    let mut dids = Vec::new();
+    for shape in 0..8 {
+        run(&mut e, f, &[x(shape)]);
+        dids.push(run(&mut e, f, &[x(shape)]));
+    }
+    let recorded = dids.iter().filter(|outcome| outcome.is_record()).count();
+    // One first recording, three again, and one more for the ten calls that have gone by since the first of them.
+    assert_eq!(recorded, 5);
+    let refused: Vec<_> = dids.iter().filter_map(Outcome::eager).collect();
+    let EagerReason::Rerecorded { calls, mismatch: Mismatch::Signature { .. } } = refused[0] else {
+        panic!("{refused:?}")
+    };
+    // Shape 4 is refused at call 9; the count began to decay at call 3.
+    assert_eq!(*calls, 4);
+    assert_eq!(e.tree.take_notices().len(), 1, "said once");
+    assert!(run(&mut e, f, &[x(0)]).is_replay(), "what was recorded is replayed all the same");
+}
+
+#[test]
+fn the_wait_that_is_announced_is_the_wait_that_it_takes() {
+    let mut e = limited(Limits { rerecordings: 1, rerecordings_decay: 7, ..Limits::default() });
+    let f = e.function("f", 1);
+    for shape in 0..3 {
+        run(&mut e, f, &[x(shape)]);
+        run(&mut e, f, &[x(shape)]);
+    }
+    let refused = run(&mut e, f, &[x(2)]);
+    let Some(EagerReason::Rerecorded { calls, .. }) = refused.eager() else { panic!("{refused:?}") };
+    for _ in 1..*calls {
+        assert!(run(&mut e, f, &[x(2)]).eager().is_some());
+    }
+    assert!(run(&mut e, f, &[x(2)]).is_record());
+}
+
+/// pytorch: `test_not_fallback_to_eager_if_have_not_recompiling_too_many_times`.
+#[test]
+fn a_limit_that_is_not_reached_holds_nothing_back() {
+    let mut e = limited(Limits { rerecordings: 3, ..Limits::default() });
+    let f = e.function("f", 1);
+    for shape in [0, 1, 2, 3, 0, 1, 2, 3, 3, 2, 1] {
+        e.settle(&Call::inference(f, &[x(shape)]));
+    }
+    assert_eq!((e.recorded, e.ran_eagerly), (4, 0));
+    assert_eq!(e.tree.take_notices(), []);
+}
+
+#[test]
+fn places_and_functions_have_budgets_of_their_own() {
+    let mut e = limited(Limits { rerecordings: 1, rerecordings_decay: 0, ..Limits::default() });
+    let (f, g, h) = (e.function("f", 1), e.function("g", 1), e.function("h", 1));
+    e.settle(&Call::inference(h, &[x(1)]));
+    for function in [f, g] {
+        for shape in 0..4 {
+            run(&mut e, function, &[x(shape)]);
+        }
+        let dids: Vec<_> = (0..4).map(|shape| run(&mut e, function, &[x(shape)]).is_record()).collect();
+        assert_eq!(dids, [true, true, false, false], "another function");
+    }
+    let _held = e.infer(h, &[x(1)]);
+    let dids: Vec<_> = (0..4).map(|shape| run(&mut e, f, &[x(shape)]).is_record()).collect();
+    assert_eq!(dids, [true, true, false, false], "another place");
+}
+
+/// pytorch: `test_param_ptr_churn_does_not_count_toward_rerecord_limit`.
+#[test]
+fn a_parameter_that_moves_is_staged_and_does_not_count_as_recording_again() {
+    let mut e =
+        limited(Limits { rerecordings: 0, changes_before_staged: 2, changes_decay: 0, ..Limits::default() });
+    let f = e.function("f", 1);
+    let outcomes: Vec<_> = (0..9).map(|version| with_params(&mut e, f, version, 8, &[5])).collect();
+    let kinds: Vec<_> = outcomes.iter().map(|outcome| outcome.is_replay()).collect();
+    // Warm-up, first recording, two changes, the recording that stages it, and replays ever after.
+    assert_eq!(kinds, [false, false, false, false, false, true, true, true, true]);
+    let staged = e.tree.node(outcomes[4].node()).unwrap().params().unwrap().staged().to_vec();
+    assert_eq!(staged, [ParamIndex::new(5)]);
+    assert_eq!(e.tree.node(outcomes[3].node()).unwrap().params().unwrap().staged(), []);
+    assert_eq!(e.tree.node(outcomes[4].node()).unwrap().params().unwrap().addresses().len(), 8);
+}
+
+#[test]
+fn a_plan_says_what_it_demotes() {
+    let mut e = limited(Limits { changes_before_staged: 0, ..Limits::default() });
+    let f = e.function("f", 1);
+    with_params(&mut e, f, 0, 4, &[]);
+    with_params(&mut e, f, 0, 4, &[]);
+    let addresses = [0, 0x77, 2, 0x99].map(Address::new);
+    let params = Params { set: ParamSetId::new(1), version: ParamVersion::new(3), addresses: &addresses };
+    let call = Call::inference(f, &[]).with_params(params);
+    let graphgrove_tree::Decision::Record(plan) = e.tree.decide(&call, &e.live).unwrap() else { panic!() };
+    let index = ParamIndex::new;
+    assert_eq!(plan.demotions(), [Demotion::Param(index(1)), Demotion::Param(index(3))]);
+    assert_eq!(plan.params().unwrap().staged(), [index(1), index(3)]);
+}
+
+#[test]
+fn changes_that_are_rare_demote_nothing() {
+    let mut e = limited(Limits { changes_before_staged: 1, changes_decay: 4, ..Limits::default() });
+    let f = e.function("f", 1);
+    for version in 0..6 {
+        for _ in 0..6 {
+            let y = with_params(&mut e, f, version, 2, &[1]);
+            if let Some(node) = y.node.and_then(|node| e.tree.node(node)).filter(|node| !node.is_warm_up()) {
+                assert_eq!(node.params().unwrap().staged(), []);
+            }
+        }
+    }
+    assert_eq!(e.recorded, 6);
+}
+
+#[test]
+fn parameters_that_the_function_writes_are_not_staged_without_copying_back() {
+    for copy_back in [true, false] {
+        let limits = Limits {
+            rerecordings: 2,
+            rerecordings_decay: 0,
+            changes_before_staged: 1,
+            changes_decay: 0,
+            ..Limits::default()
+        };
+        let mut e = Driver::new(Options { limits, copy_back, ..Options::default() });
+        let writes = e.function_of(FunctionSpec::new("w").mutates_params(), vec![Output::fresh()]);
+        let last = (0..8).map(|version| with_params(&mut e, writes, version, 2, &[1])).last().unwrap();
+        assert_eq!(last.is_replay(), copy_back);
+        assert_eq!(matches!(last.eager(), Some(EagerReason::Rerecorded { .. })), !copy_back);
+        let mut other = Driver::new(Options { limits, copy_back, ..Options::default() });
+        let reads = other.function("r", 1);
+        let last = (0..8).map(|version| with_params(&mut other, reads, version, 2, &[1])).last().unwrap();
+        assert!(last.is_replay(), "only writing needs the copy back");
+    }
+}
+
+/// pytorch: `test_fallback_to_eager_if_recompiling_too_many_times_due_to_cudagraph_managed_tensor`; pytorch/pytorch#191369.
+#[test]
+fn a_managed_input_that_keeps_being_another_output_is_staged_alone() {
+    let mut e = limited(Limits { changes_before_staged: 2, changes_decay: 0, ..Limits::default() });
+    let (f, g) = (e.function("f", 16), e.function("g", 1));
+    e.settle(&Call::inference(f, &[x(1)]));
+    run(&mut e, g, &[x(1), x(1)]);
+    let mut dids = Vec::new();
+    let mut last = None;
+    for turn in 0..10 {
+        let y = e.infer(f, &[x(1)]);
+        let z = e.infer(g, &[kept(y.outputs[0]), kept(y.outputs[1 + turn])]);
+        dids.push(z.is_replay());
+        e.forget(&y);
+        e.forget(&z);
+        last = z.node;
+    }
+    assert_eq!(dids, [false, false, false, false, true, true, true, true, true, true]);
+    let node = e.tree.node(last.unwrap()).unwrap();
+    assert!(matches!(node.inputs()[0].role, Role::Managed { .. }));
+    assert_eq!(node.inputs()[1].role, Role::Staged(StagedWhy::Churn));
+    assert_eq!(node.staged_inputs().collect::<Vec<_>>(), [(InputIndex::new(1), StagedWhy::Churn)]);
+}
+
+#[test]
+fn a_managed_input_that_is_written_is_staged_only_where_it_is_copied_back() {
+    for copy_back in [true, false] {
+        let limits = Limits {
+            changes_before_staged: 1,
+            changes_decay: 0,
+            rerecordings: 2,
+            rerecordings_decay: 0,
+            ..Limits::default()
+        };
+        let mut e = Driver::new(Options { limits, copy_back, ..Options::default() });
+        let (f, g) = (e.function("f", 16), e.function("g", 1));
+        e.settle(&Call::inference(f, &[x(1)]));
+        let mut last = None;
+        for turn in 0..9 {
+            let y = e.infer(f, &[x(1)]);
+            let z = e.infer(g, &[kept(y.outputs[turn]).mutated()]);
+            e.forget(&y);
+            e.forget(&z);
+            last = Some(z);
+        }
+        let last = last.unwrap();
+        assert_eq!((last.is_replay(), last.eager().is_some()), (copy_back, !copy_back));
+    }
+}
+
+#[test]
+fn a_staged_source_that_is_given_up_each_time_fits_whatever_output_it_is() {
+    let mut e = limited(Limits { changes_before_staged: 0, ..Limits::default() });
+    let (f, g) = (e.function("f", 2), e.function("g", 1));
+    e.settle(&Call::inference(f, &[x(1)]));
+    run(&mut e, g, &[x(1), x(1)]);
+    let mut dids = Vec::new();
+    for order in [[0, 1], [1, 0], [0, 1], [1, 0], [0, 1]] {
+        let y = e.infer(f, &[x(1)]);
+        let z = e.infer(g, &order.map(|slot| moved(y.outputs[slot])));
+        dids.push(z.is_replay());
+        e.forget(&z);
+    }
+    assert_eq!(dids, [false, false, true, true, true]);
+    // Kept by the caller, the same outputs do not fit: their memory is reused by the recording.
+    let y = e.infer(f, &[x(1)]);
+    let z = e.infer(g, &[kept(y.outputs[1]), kept(y.outputs[0])]);
+    assert!(matches!(
+        z.did,
+        Did::Record(RecordReason::NoneFits { mismatch: Mismatch::StillLive { .. }, .. })
+    ));
+}
+
+#[test]
+fn a_staged_source_may_not_be_what_the_recording_found_dead_before_it_began() {
+    let mut e = limited(Limits { changes_before_staged: 0, ..Limits::default() });
+    let (f, g) = (e.function("f", 3), e.function("g", 1));
+    e.settle(&Call::inference(f, &[x(1)]));
+    run(&mut e, g, &[x(1)]);
+    let step = |e: &mut Driver, dead: usize, slot: usize| {
+        let y = e.infer(f, &[x(1)]);
+        e.release(&y.outputs[dead..=dead]);
+        let z = e.infer(g, &[moved(y.outputs[slot])]);
+        e.forget(&y);
+        e.forget(&z);
+        z
+    };
+    step(&mut e, 2, 0);
+    let staged = step(&mut e, 2, 1);
+    assert_eq!(e.tree.node(staged.node()).unwrap().dead_before().len(), 1);
+    // Output 2 was dead before the staged recording began, so a staging buffer may lie where it is.
+    let z = step(&mut e, 1, 2);
+    assert!(matches!(
+        z.did,
+        Did::Record(RecordReason::NoneFits { mismatch: Mismatch::StillLive { slot }, .. }) if slot.index == SlotIndex::new(2)
+    ));
+}
+
+#[test]
+fn recordings_that_fail_hold_their_function_back_for_a_while_and_no_other() {
+    let mut e = limited(Limits { failures: 2, failures_decay: 5, ..Limits::default() });
+    let (f, g) = (e.function("f", 1), e.function("g", 1));
+    for function in [f, g] {
+        run(&mut e, function, &[x(1)]);
+    }
+    let inputs = [x(1)];
+    let call = Call::inference(f, &inputs);
+    for _ in 0..2 {
+        let graphgrove_tree::Decision::Record(plan) = e.tree.decide(&call, &e.live).unwrap() else {
+            panic!()
+        };
+        let recording = e.tree.begin_recording(*plan, &e.live).unwrap();
+        e.tree.recording_failed(recording);
+        e.tree.ran_eagerly(&call, &EagerReason::Busy).unwrap();
+    }
+    let mut waits = Vec::new();
+    while let Some(EagerReason::RecordingsFail { calls }) = run(&mut e, f, &[x(1)]).eager() {
+        waits.push(*calls);
+    }
+    assert_eq!(waits, [3, 2, 1]);
+    assert_eq!(e.roots(f).len(), 1);
+    assert!(run(&mut e, g, &[x(1)]).is_record());
+}
+
+/// pytorch: `test_skip_if_dynamic_shape_limit_reached1`, `..._reached2`, `test_warn_once_if_dynamic_shape_limit_reached`.
+#[test]
+fn many_signatures_are_noticed_once() {
+    let mut e = limited(Limits { noted_signatures: 3, ..Limits::default() });
+    let f = e.function("f", 1);
+    let mut noticed = Vec::new();
+    for size in 0..6 {
+        run(&mut e, f, &[Input::scalar(size)]);
+        noticed.push(e.tree.take_notices());
+    }
+    let notice = Notice::ManySignatures { function: f, count: 4 };
+    assert_eq!(noticed.iter().map(Vec::len).collect::<Vec<_>>(), [0, 0, 0, 1, 0, 0]);
+    assert_eq!(noticed[3], [notice]);
+}
+
+#[test]
+fn the_oldest_signature_warms_up_again_when_there_are_too_many() {
+    let mut e = limited(Limits { warm_signatures: 2, ..Limits::default() });
+    let f = e.function("f", 1);
+    let dids: Vec<_> = [1, 2, 3, 1].map(|size| run(&mut e, f, &[Input::scalar(size)]).is_warm_up()).to_vec();
+    assert_eq!(dids, [true; 4]);
+}
+
+/// pytorch: `test_cudagraph_capture_sizes`, `..._sizes1`, `..._sizes2`.
+#[test]
+fn only_the_listed_scalars_are_recorded() {
+    let mut e = Driver::default();
+    let spec = FunctionSpec::new("f").only_for([[1, 10], [2, 20], [3, 30]]);
+    let f = e.function_of(spec, vec![Output::fresh()]);
+    for _ in 0..3 {
+        for size in 1..=6 {
+            let inputs = [Input::scalar(size), x(1), Input::scalar(10 * size)];
+            let y = run(&mut e, f, &inputs);
+            assert_eq!(y.eager().is_some(), size > 3);
+            assert!(size <= 3 || y.eager() == Some(&EagerReason::KeyNotListed));
+        }
+    }
+    assert_eq!((e.recorded, e.replayed, e.ran_eagerly), (3, 3, 9));
+    let y = run(&mut e, f, &[Input::scalar(1), Input::scalar(20)]);
+    assert_eq!(y.eager(), Some(&EagerReason::KeyNotListed));
+}
+
+/// pytorch: `test_mutation_on_inp`, `test_mutation_cudagraph_managed_tensors`, `test_mutation_reinplaced`.
+#[test]
+fn without_copying_back_a_function_may_write_only_to_the_path_and_its_parameters() {
+    let mut e = without_copy_back(Limits::default());
+    let (f, g) = (e.function("f", 1), e.function("g", 1));
+    e.settle(&Call::inference(f, &[x(1)]));
+    let foreign = EagerReason::MutatesForeignInput { input: InputIndex::new(1) };
+    for _ in 0..3 {
+        assert_eq!(run(&mut e, g, &[x(1), x(1).mutated()]).eager(), Some(&foreign));
+    }
+    assert_eq!(e.roots(g), []);
+    let mut dids = Vec::new();
+    for _ in 0..3 {
+        let y = e.infer(f, &[x(1)]);
+        let z = e.infer(g, &[x(1), kept(y.outputs[0]).mutated()]);
+        dids.push(z.eager().is_none());
+        e.forget(&y);
+        e.forget(&z);
+    }
+    assert_eq!(dids, [true; 3], "after this parent the same function is graphed");
+    let y = e.infer(f, &[x(1)]);
+    e.tree.begin_step();
+    let carried = e.infer(g, &[x(1), kept(y.outputs[0]).mutated()]);
+    assert_eq!(carried.eager(), Some(&foreign), "what is carried is a copy");
+    assert!(e.tree.is_step_requested() && e.live.is_live(y.outputs[0].slot));
+    assert_eq!(run(&mut e, g, &[Input::scalar(1).mutated(), x(1)]).eager(), None);
+    let notice = Notice::RanEagerly { function: g, reason: foreign };
+    assert_eq!(e.tree.take_notices(), [notice], "said once, over different parents");
+}
+
+#[test]
+fn where_it_is_copied_back_a_function_may_write_to_what_it_likes() {
+    let mut e = Driver::default();
+    let g = e.function("g", 1);
+    e.settle(&Call::inference(g, &[x(1).mutated()]));
+    assert_eq!((e.recorded, e.ran_eagerly), (1, 0));
+}
+
+#[test]
+fn a_loop_that_feeds_itself_turns_back_to_its_root() {
+    let mut e = limited(Limits { loop_length: 3, ..Limits::default() });
+    let f = e.function("f", 1);
+    let mut value = None;
+    let mut carried = Vec::new();
+    for _ in 0..3000 {
+        let inputs = [value.map_or(x(1), moved)];
+        let y = e.infer(f, &inputs);
+        carried.push(y.change.as_ref().and_then(PathChange::path_end).map_or(0, |end| end.carried.len()));
+        value = Some(y.outputs[0]);
+    }
+    assert_eq!(e.tree.recordings(), 3);
+    assert_eq!(carried[2700..].iter().sum::<usize>(), 100, "one staged copy in three turns");
+    assert!(matches!(e.tree.path().len(), 1..=3));
+}
+
+#[test]
+fn a_loop_that_leaves_an_output_behind_does_not_turn_back() {
+    let mut e = limited(Limits { loop_length: 2, ..Limits::default() });
+    let f = e.function("f", 2);
+    e.settle(&Call::inference(f, &[x(1)]));
+    let mut value = e.infer(f, &[x(1)]).outputs[0];
+    for _ in 0..5 {
+        // The second output of each turn is kept by the caller, and may not be made stale without a step.
+        value = e.infer(f, &[moved(value)]).outputs[0];
+    }
+    assert_eq!(e.tree.path().len(), 6);
+}
+
+#[test]
+fn turns_of_a_loop_are_counted_by_function_kind_and_parameter_set() {
+    let mut e = limited(Limits { loop_length: 2, ..Limits::default() });
+    let f = e.function("f", 1);
+    let addresses = [0, 1, 2, 3].map(|set| [Address::new(set)]);
+    let mut value = None;
+    let mut lengths = Vec::new();
+    for layer in [0, 1, 2, 3, 0, 1, 2, 3] {
+        let set = layer as u64;
+        let params =
+            Params { set: ParamSetId::new(set), version: ParamVersion::new(0), addresses: &addresses[layer] };
+        let inputs = [value.map_or(x(1), moved)];
+        let y = e.call(&Call::inference(f, &inputs).with_params(params));
+        value = Some(y.outputs[0]);
+        lengths.push(e.tree.path().len());
+    }
+    assert_eq!(lengths, [1, 2, 3, 4, 5, 6, 7, 8]);
+}
+
+#[test]
+fn demoting_one_input_leaves_recordings_from_before_usable_where_they_are_predicted() {
+    let mut e = limited(Limits { changes_before_staged: 0, ..Limits::default() });
+    let (f, g) = (e.function("f", 4), e.function("g", 1));
+    e.settle(&Call::inference(f, &[x(1)]));
+    run(&mut e, g, &[x(1)]);
+    let mut nodes: Vec<NodeId> = Vec::new();
+    for slot in [0, 0, 1, 2, 0] {
+        let y = e.infer(f, &[x(1)]);
+        let z = e.infer(g, &[kept(y.outputs[slot])]);
+        nodes.push(z.node());
+        e.forget(&y);
+        e.forget(&z);
+    }
+    assert_eq!(nodes[0], nodes[1]);
+    assert_eq!([nodes[3], nodes[4]], [nodes[2]; 2], "the staged recording serves every output");
+    assert_eq!(e.tree.node(nodes[0]).map(Node::replays), Some(1));
+    assert_eq!(e.tree.node(nodes[2]).unwrap().inputs()[0].signature, Signature::new(1));
+}
