@@ -1,6 +1,6 @@
 //! What is known of the captures that are open.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -13,9 +13,8 @@ use crate::retire::Kept;
 use crate::shared::lock;
 use crate::stream::Stream;
 
-/// A node that a call through the contract has captured.
-pub(crate) struct Recorded {
-    pub(crate) id: NodeId,
+/// A node, and what is known of it.
+pub(crate) struct Node {
     pub(crate) handle: Raw<sys::CUgraphNode_st>,
     pub(crate) recording: Recording,
 }
@@ -28,11 +27,19 @@ pub(crate) struct OpenCapture {
     /// The streams that are known to be part of it, by their raw handles: once it is invalidated, the driver does not say
     /// any more whose capture a stream is part of.
     members: Vec<usize>,
-    pub(crate) recorded: Vec<Recorded>,
+    /// The nodes that calls through the contract have captured, by their ids.
+    nodes: Vec<Node>,
     pub(crate) kept: Vec<Kept>,
 }
 
 impl OpenCapture {
+    /// Notes a node that a call through the contract has captured, and gives its id.
+    pub(crate) fn met(&mut self, node: Node) -> Option<NodeId> {
+        let id = u32::try_from(self.nodes.len()).ok().map(NodeId::new);
+        self.nodes.push(node);
+        id
+    }
+
     /// Says that a stream is part of the capture.
     pub(crate) fn joined(&mut self, stream: sys::CUstream) {
         let stream = stream as usize;
@@ -43,10 +50,35 @@ impl OpenCapture {
 }
 
 /// The captures that are open, by the number that the driver gives them.
+///
+/// There are few, so they are searched one by one.
+#[derive(Default)]
+pub(crate) struct Captures(Vec<(u64, OpenCapture)>);
+
+impl Captures {
+    /// What is known of a capture; one that was begun by other code is met here first.
+    pub(crate) fn entry(&mut self, id: u64) -> &mut OpenCapture {
+        let place = match self.0.iter().position(|(known, _)| *known == id) {
+            Some(place) => place,
+            None => {
+                self.0.push((id, OpenCapture::default()));
+                self.0.len() - 1
+            }
+        };
+        &mut self.0[place].1
+    }
+
+    fn take(&mut self, id: u64) -> Option<OpenCapture> {
+        let place = self.0.iter().position(|(known, _)| *known == id)?;
+        Some(self.0.swap_remove(place).1)
+    }
+}
+
+/// The captures that are open, for all threads.
 #[derive(Default)]
 pub(crate) struct CaptureTable {
     open: AtomicUsize,
-    captures: Mutex<HashMap<u64, OpenCapture>>,
+    captures: Mutex<Captures>,
 }
 
 impl CaptureTable {
@@ -58,32 +90,33 @@ impl CaptureTable {
 
     /// The captures, locked. Work is enqueued under this lock while any is open, so that the node which a capture got
     /// last is the node of the work that was enqueued last.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<u64, OpenCapture>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Captures> {
         lock(&self.captures)
     }
 
     /// Says that a capture was begun.
     pub(crate) fn opened(&self, id: u64, origin: &Stream) {
-        let mut capture = OpenCapture { origin: Some(origin.key()), ..OpenCapture::default() };
+        let mut captures = self.lock();
+        let capture = captures.entry(id);
+        capture.origin = Some(origin.key());
         capture.joined(origin.handle());
-        self.lock().insert(id, capture);
         self.open.fetch_add(1, Ordering::Release);
     }
 
     /// The number of the capture that a stream is known to be part of.
     pub(crate) fn of_member(&self, stream: sys::CUstream) -> Option<u64> {
         let stream = stream as usize;
-        self.lock().iter().find(|(_, capture)| capture.members.contains(&stream)).map(|(&id, _)| id)
+        self.lock().0.iter().find(|(_, capture)| capture.members.contains(&stream)).map(|(id, _)| *id)
     }
 
     /// Whether a capture is open that was begun on the stream.
     pub(crate) fn begun_on(&self, stream: StreamId) -> bool {
-        !self.none_open() && self.lock().values().any(|capture| capture.origin == Some(stream))
+        !self.none_open() && self.lock().0.iter().any(|(_, capture)| capture.origin == Some(stream))
     }
 
     /// Takes what is known of a capture that has ended.
     pub(crate) fn closed(&self, id: u64) -> OpenCapture {
-        let capture = self.lock().remove(&id).unwrap_or_default();
+        let capture = self.lock().take(id).unwrap_or_default();
         if capture.origin.is_some() {
             self.open.fetch_sub(1, Ordering::Release);
         }
@@ -91,29 +124,41 @@ impl CaptureTable {
     }
 }
 
-/// Puts recorded nodes and the driver's list of all nodes together: the place of a node in the result is its id.
-///
-/// The driver lists nodes in the order of their creation, so a node's id is its place there, and the nodes that other
-/// code captured have the places in between. Where a driver lists them otherwise, the recorded nodes keep the ids that
-/// they were given and the others fill the gaps in the driver's order.
-pub(crate) fn arrange(
-    all: &[Raw<sys::CUgraphNode_st>],
-    recorded: Vec<Recorded>,
-    foreign: impl Fn(Raw<sys::CUgraphNode_st>) -> Recording,
-) -> Vec<(Raw<sys::CUgraphNode_st>, Recording)> {
-    let mut places: Vec<Option<(Raw<_>, Recording)>> = all.iter().map(|_| None).collect();
-    let mut ours = HashSet::new();
-    for Recorded { id, handle, recording } in recorded {
-        if let Some(place) = places.get_mut(id.get() as usize) {
-            ours.insert(handle.0);
-            *place = Some((handle, recording));
+/// The nodes of a graph that a capture has ended with.
+pub(crate) struct Arranged {
+    /// All nodes by their ids: those that calls through the contract have captured, in the order in which they were, and
+    /// behind them those that other code has captured, in the order in which the driver lists them.
+    pub(crate) nodes: Vec<Node>,
+    /// The places in `nodes` in the driver's order, which is that of creation.
+    pub(crate) order: Vec<usize>,
+}
+
+impl OpenCapture {
+    /// Puts the recorded nodes and the driver's list of all nodes together. `describe` says what is known of a node that
+    /// other code has captured.
+    pub(crate) fn arrange(
+        self,
+        all: &[Raw<sys::CUgraphNode_st>],
+        describe: impl Fn(Raw<sys::CUgraphNode_st>) -> Recording,
+    ) -> Arranged {
+        let mut nodes = self.nodes;
+        if nodes.iter().map(|node| node.handle).eq(all.iter().copied()) {
+            let order = (0..nodes.len()).collect();
+            return Arranged { nodes, order };
         }
+        let mut places: HashMap<_, _> =
+            nodes.iter().enumerate().map(|(place, node)| (node.handle.0, place)).collect();
+        let order = all
+            .iter()
+            .map(|&handle| {
+                *places.entry(handle.0).or_insert_with(|| {
+                    nodes.push(Node { handle, recording: describe(handle) });
+                    nodes.len() - 1
+                })
+            })
+            .collect();
+        Arranged { nodes, order }
     }
-    let mut others = all.iter().copied().filter(|handle| !ours.contains(&handle.0));
-    places
-        .into_iter()
-        .filter_map(|place| place.or_else(|| others.next().map(|handle| (handle, foreign(handle)))))
-        .collect()
 }
 
 #[cfg(test)]
@@ -126,35 +171,41 @@ mod tests {
         Raw(std::ptr::without_provenance_mut(number))
     }
 
-    fn foreign(handle: Raw<sys::CUgraphNode_st>) -> Recording {
-        Recording::Foreign { kind: NodeKind::Kernel, name: Some(format!("other {}", handle.0 as usize)) }
-    }
-
-    fn labels(all: &[usize], recorded: &[(u32, usize)]) -> Vec<(usize, String)> {
+    /// Labels by id, and ids in the order of creation.
+    fn arranged(all: &[usize], recorded: &[usize]) -> (Vec<String>, Vec<usize>) {
+        let mut capture = OpenCapture::default();
+        for (place, &number) in recorded.iter().enumerate() {
+            let id = capture.met(Node { handle: node(number), recording: Recording::Fill });
+            assert_eq!(id, Some(NodeId::new(place as u32)));
+        }
         let all: Vec<_> = all.iter().map(|&number| node(number)).collect();
-        let recorded = recorded
-            .iter()
-            .map(|&(id, number)| Recorded {
-                id: NodeId::new(id),
-                handle: node(number),
-                recording: Recording::Fill,
-            })
-            .collect();
-        arrange(&all, recorded, foreign)
-            .into_iter()
-            .map(|(handle, recording)| (handle.0 as usize, recording.label()))
-            .collect()
+        let Arranged { nodes, order } = capture.arrange(&all, |handle| Recording::Foreign {
+            kind: NodeKind::Kernel,
+            name: Some(format!("other {}", handle.0 as usize)),
+        });
+        (nodes.iter().map(|node| node.recording.label()).collect(), order)
     }
 
     #[test]
-    fn nodes_of_other_code_have_the_ids_between_the_recorded_ones() {
-        let nodes = labels(&[10, 20, 30], &[(1, 20)]);
-        assert_eq!(nodes, [(10, "other 10".into()), (20, "fill".into()), (30, "other 30".into())]);
+    fn recorded_nodes_have_the_ids_that_they_were_given() {
+        assert_eq!(arranged(&[10, 20], &[10, 20]), (vec!["fill".into(), "fill".into()], vec![0, 1]));
+        assert_eq!(arranged(&[20, 10], &[10, 20]), (vec!["fill".into(), "fill".into()], vec![1, 0]));
     }
 
     #[test]
-    fn recorded_nodes_keep_their_ids_if_the_driver_lists_in_another_order() {
-        let nodes = labels(&[30, 20, 10], &[(0, 10), (2, 30)]);
-        assert_eq!(nodes, [(10, "fill".into()), (20, "other 20".into()), (30, "fill".into())]);
+    fn nodes_of_other_code_come_behind_the_recorded_ones_and_keep_their_place_in_the_order() {
+        let (labels, order) = arranged(&[10, 20, 30], &[20]);
+        assert_eq!(labels, ["fill", "other 10", "other 30"]);
+        assert_eq!(order, [1, 0, 2]);
+    }
+
+    #[test]
+    fn a_capture_is_found_by_its_number_and_gone_when_it_has_ended() {
+        let table = CaptureTable::default();
+        table.lock().entry(4).met(Node { handle: node(1), recording: Recording::Fill });
+        assert_eq!(table.lock().entry(4).nodes.len(), 1);
+        assert_eq!(table.closed(4).nodes.len(), 1);
+        assert_eq!(table.closed(4).nodes.len(), 0);
+        assert!(table.none_open());
     }
 }

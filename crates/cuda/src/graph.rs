@@ -10,7 +10,7 @@ use graphgrove_device::{
 };
 
 use crate::async_memory::Maker;
-use crate::capture_table::{OpenCapture, arrange};
+use crate::capture_table::{Arranged, Node, OpenCapture};
 use crate::fields::{read_field, zeroed};
 use crate::raw::Raw;
 use crate::recording::{Recording, kind_of};
@@ -20,8 +20,9 @@ use crate::status::Subject;
 
 /// A captured graph: a template that execs are made from.
 ///
-/// A node's id is its place in the order in which the capture met it, nodes that other libraries captured included. Such
-/// nodes have ids without a call having returned them: those in between.
+/// The ids of the nodes that were captured through the contract count from 0 in the order of the capture. Nodes that other
+/// code has captured on the same streams (a library that is handed the raw stream) come behind all of these, in the order
+/// in which the driver lists them, so that the ids which calls have returned stay right.
 pub struct Graph(pub(crate) Arc<GraphInner>);
 
 pub(crate) struct GraphInner {
@@ -29,30 +30,28 @@ pub(crate) struct GraphInner {
     /// The driver wants one thread at a time at a graph, even to read it (CUDA Driver API, "Graph object thread safety").
     handle: Mutex<Raw<sys::CUgraph_st>>,
     nodes: Vec<Node>,
+    /// The places in `nodes` in the order of creation.
+    order: Vec<usize>,
     edges: OnceLock<Vec<(NodeId, NodeId)>>,
     pub(crate) kept: Arc<Vec<Kept>>,
 }
 
-pub(crate) struct Node {
-    pub(crate) handle: Raw<sys::CUgraphNode_st>,
-    pub(crate) recording: Recording,
-}
-
 impl GraphInner {
     /// Takes a graph that a capture gave, with what the capture met.
-    pub(crate) fn new(shared: &Arc<Shared>, handle: sys::CUgraph, capture: OpenCapture) -> Result<Self> {
+    pub(crate) fn new(shared: &Arc<Shared>, handle: sys::CUgraph, mut capture: OpenCapture) -> Result<Self> {
         // The graph is owned from here on, so that an error below destroys it.
         let mut graph = Self {
             shared: Arc::clone(shared),
             handle: Mutex::new(Raw(handle)),
             nodes: Vec::new(),
+            order: Vec::new(),
             edges: OnceLock::new(),
-            kept: Arc::new(capture.kept),
+            kept: Arc::new(std::mem::take(&mut capture.kept)),
         };
         let fail = |code| shared.error(Call::EndCapture, code, Subject::Nothing);
         let all = node_handles(handle).map_err(fail)?;
-        let nodes = arrange(&all, capture.recorded, |node| describe(shared, node));
-        graph.nodes = nodes.into_iter().map(|(handle, recording)| Node { handle, recording }).collect();
+        Arranged { nodes: graph.nodes, order: graph.order } =
+            capture.arrange(&all, |node| describe(shared, node));
         for node in &graph.nodes {
             if let Recording::Allocate { address, bytes } = node.recording {
                 shared.async_allocations.made(address, bytes, Maker::Graph);
@@ -121,12 +120,14 @@ impl GraphInner {
             ..GraphAudit::default()
         };
         let mut before: Option<&Recording> = None;
-        for (node, place) in self.nodes.iter().zip(0..) {
+        for (id, node) in
+            self.order.iter().filter_map(|&id| Some((u32::try_from(id).ok()?, self.nodes.get(id)?)))
+        {
             let kind = NodeKinds::from(node.recording.kind());
             audit.kinds |= kind;
             if NodeKinds::MEMORY.contains(kind) {
                 let after = before.map_or_else(|| "the begin of the capture".to_owned(), Recording::label);
-                audit.memory_nodes.push(AllocationNode { node: NodeId::new(place), after });
+                audit.memory_nodes.push(AllocationNode { node: NodeId::new(id), after });
             }
             before = Some(&node.recording);
         }
@@ -156,16 +157,13 @@ impl fmt::Debug for Graph {
     }
 }
 
-/// How many nodes a graph has.
-pub(crate) fn node_count(graph: sys::CUgraph) -> Result<usize, CUresult> {
+fn node_handles(graph: sys::CUgraph) -> Result<Vec<Raw<sys::CUgraphNode_st>>, CUresult> {
     let mut count = 0;
     // SAFETY: the graph is live, and without an array the driver only counts.
     let code = unsafe { sys::cuGraphGetNodes(graph, std::ptr::null_mut(), &raw mut count) };
-    if code == CUresult::CUDA_SUCCESS { Ok(count) } else { Err(code) }
-}
-
-fn node_handles(graph: sys::CUgraph) -> Result<Vec<Raw<sys::CUgraphNode_st>>, CUresult> {
-    let mut count = node_count(graph)?;
+    if code != CUresult::CUDA_SUCCESS {
+        return Err(code);
+    }
     let mut nodes: Vec<sys::CUgraphNode> = vec![std::ptr::null_mut(); count];
     if count > 0 {
         // SAFETY: the graph is live, and the array has `count` places.

@@ -7,10 +7,11 @@ use graphgrove_device::{
     Args, Call, DeviceError, DevicePtr, Graphs, LaunchDims, NodeId, NodeKind, Problem, Result,
 };
 
+use crate::capture_table::Node;
 use crate::device::CudaDevice;
 use crate::exec::Exec;
 use crate::fields::{write_field, zeroed};
-use crate::graph::{Graph, Node, kernel_parameters};
+use crate::graph::{Graph, kernel_parameters};
 use crate::kernel::argument_pointers;
 use crate::recording::Recording;
 use crate::status::Subject;

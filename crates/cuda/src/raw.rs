@@ -3,7 +3,7 @@
 /// An opaque handle of the driver.
 ///
 /// The driver only compares and looks up such a pointer; nothing here ever dereferences one.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug)]
 pub(crate) struct Raw<T>(pub(crate) *mut T);
 
 impl<T> Clone for Raw<T> {
@@ -13,6 +13,14 @@ impl<T> Clone for Raw<T> {
 }
 
 impl<T> Copy for Raw<T> {}
+
+impl<T> PartialEq for Raw<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl<T> Eq for Raw<T> {}
 
 // SAFETY: the pointer is a number to this program, and the driver takes it from any thread. The objects that the driver
 // does not guard itself (graphs and execs) are behind a mutex or `&mut` where they are used.

@@ -8,11 +8,10 @@ use graphgrove_device::{
     LaunchDims, NodeId, Problem, Result, StreamHandle as _, Work,
 };
 
-use crate::capture_table::Recorded;
+use crate::capture_table::Node;
 use crate::device::CudaDevice;
 use crate::event::OwnedEvent;
 use crate::gather::{GatherNode, MOST_ROWS};
-use crate::graph::node_count;
 use crate::host_buffer::HostBuffer;
 use crate::host_call::HostCall;
 use crate::kernel::{Kernel, argument_pointers};
@@ -66,16 +65,12 @@ impl CudaDevice {
         if info.status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE {
             return Ok(Enqueued::Eagerly);
         }
-        let capture = captures.entry(info.id).or_default();
+        let capture = captures.entry(info.id);
         capture.joined(stream.handle());
         capture.kept.extend(kept);
-        // The driver lists nodes in the order of their creation, and no other work gets in between under the lock, so the
-        // newest node is the last one.
-        let newest = node_count(info.graph).ok().and_then(|count| u32::try_from(count.checked_sub(1)?).ok());
-        let (Some(handle), Some(newest)) = (info.last, newest) else { return Ok(Enqueued::Captured(None)) };
-        let id = NodeId::new(newest);
-        capture.recorded.push(Recorded { id, handle, recording: recording() });
-        Ok(Enqueued::Captured(Some(id)))
+        // No other work gets in between under the lock, so what the stream depends on now is the node of this work.
+        let id = info.last.and_then(|handle| capture.met(Node { handle, recording: recording() }));
+        Ok(Enqueued::Captured(id))
     }
 
     /// A copy between the host and the device, whose buffer is kept until it has run.

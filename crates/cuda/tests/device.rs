@@ -41,7 +41,7 @@ const ON_GPU: &[OnGpu] = tests![
     adoption::memory_of_other_code_is_adopted,
     adoption::a_context_of_other_code_is_adopted,
     allocation::launching_and_patching_allocate_nothing_on_the_host,
-    foreign_nodes::nodes_of_other_code_have_ids_between_the_recorded_ones,
+    foreign_nodes::nodes_of_other_code_have_ids_behind_the_recorded_ones,
     foreign_nodes::a_kernel_node_of_other_code_is_patched,
     foreign_nodes::an_allocation_of_other_code_is_named_by_what_came_before,
     gather::rows_of_any_length_and_alignment_are_gathered,
