@@ -1,6 +1,5 @@
 //! What is known of one node of a graph.
 
-use cudarc::driver::sys;
 use graphgrove_device::{Args, Call, DevicePtr, KernelHandle as _, LaunchDims, NodeKind};
 
 use crate::gather::GatherNode;
@@ -78,23 +77,28 @@ impl Recording {
     }
 }
 
-/// The kind that the driver's number stands for. It is taken as a number, since newer drivers have more of them.
+/// The kind that the driver's number (`CUgraphNodeType`) stands for. It is taken as a number, since newer drivers have more
+/// of them than the bindings.
 pub(crate) fn kind_of(number: u32) -> NodeKind {
-    use sys::CUgraphNodeType::*;
-    const KINDS: [(sys::CUgraphNodeType, NodeKind); 11] = [
-        (CU_GRAPH_NODE_TYPE_KERNEL, NodeKind::Kernel),
-        (CU_GRAPH_NODE_TYPE_MEMCPY, NodeKind::Copy),
-        (CU_GRAPH_NODE_TYPE_MEMSET, NodeKind::Fill),
-        (CU_GRAPH_NODE_TYPE_HOST, NodeKind::Host),
-        (CU_GRAPH_NODE_TYPE_GRAPH, NodeKind::Child),
-        (CU_GRAPH_NODE_TYPE_EMPTY, NodeKind::Empty),
-        (CU_GRAPH_NODE_TYPE_WAIT_EVENT, NodeKind::WaitEvent),
-        (CU_GRAPH_NODE_TYPE_EVENT_RECORD, NodeKind::RecordEvent),
-        (CU_GRAPH_NODE_TYPE_MEM_ALLOC, NodeKind::Allocate),
-        (CU_GRAPH_NODE_TYPE_MEM_FREE, NodeKind::Free),
-        (CU_GRAPH_NODE_TYPE_CONDITIONAL, NodeKind::Conditional),
+    const KINDS: [NodeKind; 14] = [
+        NodeKind::Kernel,
+        NodeKind::Copy,
+        NodeKind::Fill,
+        NodeKind::Host,
+        NodeKind::Child,
+        NodeKind::Empty,
+        NodeKind::WaitEvent,
+        NodeKind::RecordEvent,
+        // Signals of and waits for external semaphores.
+        NodeKind::Other,
+        NodeKind::Other,
+        NodeKind::Allocate,
+        NodeKind::Free,
+        // Batched memory operations.
+        NodeKind::Other,
+        NodeKind::Conditional,
     ];
-    KINDS.into_iter().find(|(kind, _)| *kind as u32 == number).map_or(NodeKind::Other, |(_, kind)| kind)
+    KINDS.get(number as usize).copied().unwrap_or(NodeKind::Other)
 }
 
 #[cfg(test)]
@@ -106,6 +110,7 @@ mod tests {
         assert_eq!(kind_of(0), NodeKind::Kernel);
         assert_eq!(kind_of(10), NodeKind::Allocate);
         assert_eq!(kind_of(13), NodeKind::Conditional);
+        assert_eq!(kind_of(11), NodeKind::Free);
         assert_eq!(kind_of(8), NodeKind::Other);
         assert_eq!(kind_of(9999), NodeKind::Other);
     }

@@ -10,6 +10,12 @@ use crate::raw::Raw;
 /// The oldest driver that this crate works with, as `cuDriverGetVersion` counts: CUDA 12.2.
 pub(crate) const OLDEST_DRIVER: i32 = 12_020;
 
+/// What an edge carries beside its ends (`CUgraphEdgeData`, from CUDA 12.3 on): its ports and its type, which nothing here
+/// looks at.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct EdgeData([u8; 8]);
+
 type CaptureInfoV2 = unsafe extern "C" fn(
     sys::CUstream,
     *mut sys::CUstreamCaptureStatus,
@@ -24,7 +30,7 @@ type CaptureInfoV3 = unsafe extern "C" fn(
     *mut sys::cuuint64_t,
     *mut sys::CUgraph,
     *mut *const sys::CUgraphNode,
-    *mut *const sys::CUgraphEdgeData,
+    *mut *const EdgeData,
     *mut usize,
 ) -> CUresult;
 type EdgesV1 =
@@ -33,7 +39,7 @@ type EdgesV2 = unsafe extern "C" fn(
     sys::CUgraph,
     *mut sys::CUgraphNode,
     *mut sys::CUgraphNode,
-    *mut sys::CUgraphEdgeData,
+    *mut EdgeData,
     *mut usize,
 ) -> CUresult;
 type FunctionName = unsafe extern "C" fn(*mut *const c_char, sys::CUfunction) -> CUresult;
@@ -57,7 +63,6 @@ pub(crate) struct Symbols {
 pub(crate) struct CaptureInfo {
     pub(crate) status: sys::CUstreamCaptureStatus,
     pub(crate) id: u64,
-    pub(crate) graph: sys::CUgraph,
     /// The node that the stream's next work will depend on, if it is a single one.
     pub(crate) last: Option<Raw<sys::CUgraphNode_st>>,
 }
@@ -93,7 +98,7 @@ impl Symbols {
     /// What the driver knows of the stream's capture.
     pub(crate) fn capture_info(&self, stream: sys::CUstream) -> Result<CaptureInfo, CUresult> {
         let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-        let (mut id, mut graph) = (0, std::ptr::null_mut());
+        let (mut id, no_graph) = (0, std::ptr::null_mut());
         let (mut nodes, mut count): (*const sys::CUgraphNode, usize) = (std::ptr::null(), 0);
         let code = if let Some(info) = self.info_v3 {
             let mut edges = std::ptr::null();
@@ -104,7 +109,7 @@ impl Symbols {
                     stream,
                     &raw mut status,
                     &raw mut id,
-                    &raw mut graph,
+                    no_graph,
                     &raw mut nodes,
                     &raw mut edges,
                     &raw mut count,
@@ -112,9 +117,7 @@ impl Symbols {
             }
         } else if let Some(info) = self.info_v2 {
             // SAFETY: the stream is live, and all outputs are places on this stack.
-            unsafe {
-                info(stream, &raw mut status, &raw mut id, &raw mut graph, &raw mut nodes, &raw mut count)
-            }
+            unsafe { info(stream, &raw mut status, &raw mut id, no_graph, &raw mut nodes, &raw mut count) }
         } else {
             CUresult::CUDA_ERROR_NOT_FOUND
         };
@@ -124,7 +127,7 @@ impl Symbols {
         let last = (status == sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE && count == 1)
             // SAFETY: the driver says that `nodes` points to `count` nodes, valid until the next call on the stream.
             .then(|| Raw(unsafe { *nodes }));
-        Ok(CaptureInfo { status, id, graph, last })
+        Ok(CaptureInfo { status, id, last })
     }
 
     /// The dependencies of a graph, as pairs of nodes.
@@ -141,8 +144,7 @@ impl Symbols {
         }
         let mut from = vec![null.cast(); count];
         let mut to = from.clone();
-        let mut data =
-            vec![sys::CUgraphEdgeData { from_port: 0, to_port: 0, type_: 0, reserved: [0; 5] }; count];
+        let mut data = vec![EdgeData::default(); count];
         self.edges_into(graph, from.as_mut_ptr(), to.as_mut_ptr(), data.as_mut_ptr(), &mut count)?;
         Ok(from.into_iter().zip(to).take(count).collect())
     }
@@ -152,7 +154,7 @@ impl Symbols {
         graph: sys::CUgraph,
         from: *mut sys::CUgraphNode,
         to: *mut sys::CUgraphNode,
-        data: *mut sys::CUgraphEdgeData,
+        data: *mut EdgeData,
         count: &mut usize,
     ) -> Result<(), CUresult> {
         let code = if let Some(edges) = self.edges_v2 {
