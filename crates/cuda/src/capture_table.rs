@@ -9,7 +9,7 @@ use graphgrove_device::{NodeId, StreamId};
 
 use crate::raw::Raw;
 use crate::recording::Recording;
-use crate::retire::Kept;
+use crate::retire::{Kept, keep_for_good};
 use crate::shared::lock;
 use crate::stream::Stream;
 
@@ -39,14 +39,6 @@ impl OpenCapture {
         self.nodes.push(node);
         id
     }
-
-    /// Says that a stream is part of the capture.
-    pub(crate) fn joined(&mut self, stream: sys::CUstream) {
-        let stream = stream as usize;
-        if !self.members.contains(&stream) {
-            self.members.push(stream);
-        }
-    }
 }
 
 /// The captures that are open, by the number that the driver gives them.
@@ -56,8 +48,11 @@ impl OpenCapture {
 pub(crate) struct Captures(Vec<(u64, OpenCapture)>);
 
 impl Captures {
-    /// What is known of a capture; one that was begun by other code is met here first.
-    pub(crate) fn entry(&mut self, id: u64) -> &mut OpenCapture {
+    /// Says that a stream is part of a capture, and gives what is known of that. A capture that was begun by other code is
+    /// met here first.
+    pub(crate) fn joined(&mut self, id: u64, stream: sys::CUstream) -> &mut OpenCapture {
+        let stream = stream as usize;
+        self.left(id, stream);
         let place = match self.0.iter().position(|(known, _)| *known == id) {
             Some(place) => place,
             None => {
@@ -65,7 +60,23 @@ impl Captures {
                 self.0.len() - 1
             }
         };
-        &mut self.0[place].1
+        let capture = &mut self.0[place].1;
+        if !capture.members.contains(&stream) {
+            capture.members.push(stream);
+        }
+        capture
+    }
+
+    /// Says that a stream is no part of any other capture than this one. One of other code that is left by its last stream
+    /// is over; it was ended elsewhere, and its graph may use what it kept for as long as it likes.
+    fn left(&mut self, id: u64, stream: usize) {
+        for (_, other) in self.0.iter_mut().filter(|(other, _)| *other != id) {
+            other.members.retain(|&member| member != stream);
+        }
+        let over = |capture: &OpenCapture| capture.origin.is_none() && capture.members.is_empty();
+        for (_, capture) in self.0.extract_if(.., |(other, capture)| *other != id && over(capture)) {
+            keep_for_good(capture.kept);
+        }
     }
 
     fn take(&mut self, id: u64) -> Option<OpenCapture> {
@@ -96,10 +107,7 @@ impl CaptureTable {
 
     /// Says that a capture was begun.
     pub(crate) fn opened(&self, id: u64, origin: &Stream) {
-        let mut captures = self.lock();
-        let capture = captures.entry(id);
-        capture.origin = Some(origin.key());
-        capture.joined(origin.handle());
+        self.lock().joined(id, origin.handle()).origin = Some(origin.key());
         self.open.fetch_add(1, Ordering::Release);
     }
 
@@ -199,13 +207,31 @@ mod tests {
         assert_eq!(order, [1, 0, 2]);
     }
 
+    fn stream(number: usize) -> sys::CUstream {
+        std::ptr::without_provenance_mut(number)
+    }
+
     #[test]
-    fn a_capture_is_found_by_its_number_and_gone_when_it_has_ended() {
+    fn a_capture_is_found_by_its_number_and_its_streams_and_gone_when_it_has_ended() {
         let table = CaptureTable::default();
-        table.lock().entry(4).met(Node { handle: node(1), recording: Recording::Fill });
-        assert_eq!(table.lock().entry(4).nodes.len(), 1);
+        table.lock().joined(4, stream(8)).met(Node { handle: node(1), recording: Recording::Fill });
+        table.lock().joined(4, stream(16));
+        assert_eq!(table.of_member(stream(16)), Some(4));
+        assert_eq!(table.lock().joined(4, stream(8)).nodes.len(), 1);
         assert_eq!(table.closed(4).nodes.len(), 1);
         assert_eq!(table.closed(4).nodes.len(), 0);
+        assert_eq!(table.of_member(stream(8)), None);
         assert!(table.none_open());
+    }
+
+    #[test]
+    fn a_capture_of_other_code_is_forgotten_when_its_last_stream_is_part_of_another() {
+        let table = CaptureTable::default();
+        table.lock().joined(4, stream(8));
+        table.lock().joined(4, stream(16));
+        table.lock().joined(5, stream(8));
+        assert_eq!((table.of_member(stream(8)), table.of_member(stream(16))), (Some(5), Some(4)));
+        table.lock().joined(5, stream(16));
+        assert_eq!(table.lock().0.len(), 1);
     }
 }

@@ -1,7 +1,7 @@
 //! The CUDA context that a device works in.
 
 use cudarc::driver::sys::{self, CUresult};
-use graphgrove_device::{Call, DeviceError, Result};
+use graphgrove_device::{DeviceError, Result};
 
 use crate::raw::Raw;
 use crate::status;
@@ -68,7 +68,7 @@ impl Context {
         }
         // SAFETY: the context is retained or, by the promise of `adopt`, live.
         let code = unsafe { sys::cuCtxSetCurrent(self.handle.0) };
-        status::check(Call::CreateStream, code)
+        expect(code, "the context cannot be made current")
     }
 }
 
@@ -108,6 +108,7 @@ fn initialise() -> Result<()> {
 fn expect(code: CUresult, otherwise: &str) -> Result<()> {
     match code {
         CUresult::CUDA_SUCCESS => Ok(()),
+        code if status::is_fault(code) => Err(DeviceError::Fault { cause: status::name(code) }),
         code => Err(DeviceError::NoDevice { reason: format!("{otherwise}: {}", status::name(code)) }),
     }
 }

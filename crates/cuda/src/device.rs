@@ -9,7 +9,7 @@ use graphgrove_device::{Call, RawStream, Result};
 
 use crate::compile::compile;
 use crate::context::Context;
-use crate::error::KernelError;
+use crate::error::CudaError;
 use crate::kernel::Module;
 use crate::shared::Shared;
 use crate::status::Subject;
@@ -95,22 +95,22 @@ impl CudaDevice {
     /// (`--use_fast_math` and the like). Kernels declared `extern "C"` keep their names.
     ///
     /// # Errors
-    /// [`KernelError::NoCompiler`] without the NVRTC library, [`KernelError::Compile`] with the compiler's log.
-    pub fn compile(&self, source: &str, options: &[&str]) -> Result<String, KernelError> {
+    /// [`CudaError::NoCompiler`] without the NVRTC library, [`CudaError::Compile`] with the compiler's log.
+    pub fn compile(&self, source: &str, options: &[&str]) -> Result<String, CudaError> {
         compile(source, self.shared.limits.compute, options)
     }
 
     /// Loads PTX onto the device, where it stays until the device is closed. It may be done while a capture is open.
     ///
     /// # Errors
-    /// [`KernelError::Code`] for text that the driver does not accept, [`KernelError::Device`] for a poisoned device.
+    /// [`CudaError::Code`] for text that the driver does not accept, [`CudaError::Device`] for a poisoned device.
     ///
     /// # Safety
     /// This is the place where the safety of kernels is promised. Whoever loads code vouches for every launch of its
     /// kernels, with whatever arguments: a kernel only touches memory through the addresses in its arguments, within the
     /// live allocations that they point into, and never host memory that is not a [`HostBuffer`](crate::HostBuffer) kept
     /// alive for it. (An address that is not live device memory is a device fault, which the contract allows.)
-    pub unsafe fn load(&self, ptx: &str) -> Result<Module, KernelError> {
+    pub unsafe fn load(&self, ptx: &str) -> Result<Module, CudaError> {
         self.shared.enter()?;
         Module::load(&self.shared, ptx)
     }

@@ -1,11 +1,11 @@
-//! What can go wrong when code is made ready for the device.
+//! What can go wrong beside the contract: with code, and with NVIDIA's libraries.
 
 use graphgrove_device::DeviceError;
 
-/// Why a kernel could not be made.
+/// Why a kernel could not be made, or a library could not be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum KernelError {
+pub enum CudaError {
     /// The compiler library is not there. PTX that was compiled before can be used without it.
     #[error("no compiler: {reason}")]
     NoCompiler {
@@ -29,6 +29,20 @@ pub enum KernelError {
     NoSuchKernel {
         /// The name asked for.
         name: String,
+    },
+    /// A library of NVIDIA's is not there.
+    #[error("there is no {library} library")]
+    NoLibrary {
+        /// The name of the library.
+        library: &'static str,
+    },
+    /// A library of NVIDIA's has failed.
+    #[error("{library} says {status}")]
+    Library {
+        /// The name of the library.
+        library: &'static str,
+        /// The library's name for the error.
+        status: String,
     },
     /// The device refused.
     #[error(transparent)]

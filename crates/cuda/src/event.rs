@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cudarc::driver::sys::{self, CUresult};
+use cudarc::driver::sys::{self, CUresult, CUstreamCaptureStatus};
 use graphgrove_device::{Call, DeviceId, EventHandle, EventId, Result};
 
 use crate::raw::Raw;
@@ -23,6 +23,17 @@ impl OwnedEvent {
         let code =
             unsafe { sys::cuEventCreate(&raw mut raw, sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32) };
         if code == CUresult::CUDA_SUCCESS { Ok(Self(Raw(raw))) } else { Err(code) }
+    }
+
+    /// An event behind everything that was enqueued on the live stream so far, or `None` if none can be had: on a capturing
+    /// stream the event would be captured, and asking it later would break that capture.
+    pub(crate) fn behind(shared: &Shared, stream: sys::CUstream) -> Option<Self> {
+        let info = shared.symbols.capture_info(stream).ok()?;
+        if info.status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
+            return None;
+        }
+        let event = Self::create().ok()?;
+        (event.record(stream) == CUresult::CUDA_SUCCESS).then_some(event)
     }
 
     pub(crate) fn raw(&self) -> sys::CUevent {

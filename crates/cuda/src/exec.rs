@@ -31,7 +31,7 @@ pub struct Exec {
     pub(crate) current: Arc<GraphInner>,
     /// The gather nodes with the sources that they have now.
     pub(crate) gathers: SmallVec<[(NodeId, GatherNode); 1]>,
-    /// What launches may still use: that of the graphs it ran before an update.
+    /// What launches from before an update may still use, where no event can say for how long.
     before: Vec<Arc<Vec<Kept>>>,
     /// The stream of the last launch, and the other ones that it was launched on.
     last: Option<Stream>,
@@ -108,7 +108,12 @@ impl Exec {
         let old = std::mem::replace(&mut self.current, Arc::clone(&graph.0));
         self.gathers = gathers(&graph.0);
         if !old.kept.is_empty() {
-            self.before.push(Arc::clone(&old.kept));
+            let kept = Arc::clone(&old.kept);
+            match events_behind(&self.shared, self.last.iter().chain(&self.others)) {
+                Some(events) => lock(&self.shared.retired).push(Retired::new(kept, events)),
+                None => self.before.push(kept),
+            }
+            self.shared.sweep();
         }
         Ok(())
     }
@@ -135,7 +140,7 @@ impl Drop for Exec {
             if kept.is_empty() {
                 return;
             }
-            match events_behind(&streams) {
+            match events_behind(shared, &streams) {
                 Some(events) => {
                     let kept = Arc::new(kept.iter().flat_map(|set| set.iter().cloned()).collect());
                     lock(&shared.retired).push(Retired::new(kept, events));
@@ -154,15 +159,12 @@ impl fmt::Debug for Exec {
     }
 }
 
-/// Events behind everything that was enqueued on the streams so far, or `None` if one cannot be recorded.
-fn events_behind(streams: &[Stream]) -> Option<Vec<OwnedEvent>> {
-    streams
-        .iter()
-        .map(|stream| {
-            let event = OwnedEvent::create().ok()?;
-            (event.record(stream.handle()) == CUresult::CUDA_SUCCESS).then_some(event)
-        })
-        .collect()
+/// Events behind everything that was enqueued on the streams so far, or `None` if one cannot be had.
+fn events_behind<'s>(
+    shared: &Shared,
+    streams: impl IntoIterator<Item = &'s Stream>,
+) -> Option<Vec<OwnedEvent>> {
+    streams.into_iter().map(|stream| OwnedEvent::behind(shared, stream.handle())).collect()
 }
 
 fn gathers(graph: &GraphInner) -> SmallVec<[(NodeId, GatherNode); 1]> {

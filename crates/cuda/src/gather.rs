@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::{self, CUresult};
 use graphgrove_device::{Call, DeviceError, DevicePtr, GatherRow, LaunchDims, Problem, Result};
 
-use crate::error::KernelError;
+use crate::error::CudaError;
 use crate::kernel::{Kernel, Module};
 use crate::segment::DevicePages;
 use crate::shared::{Relaxed, Shared};
@@ -32,7 +32,7 @@ const SMALLEST_CHUNK: u64 = 16 * THREADS as u64;
 pub(crate) struct GatherKernels([Kernel; CAPACITIES.len()]);
 
 impl GatherKernels {
-    fn load(shared: &Arc<Shared>) -> Result<Self, KernelError> {
+    fn load(shared: &Arc<Shared>) -> Result<Self, CudaError> {
         let module = Module::load(shared, PTX)?;
         let kernel = |capacity| module.kernel(&format!("gather_{capacity}"));
         let [few, some, many] = CAPACITIES;
@@ -110,7 +110,7 @@ impl GatherNode {
             Some(kernels) => kernels,
             None => {
                 let kernels = GatherKernels::load(shared).map_err(|error| match error {
-                    KernelError::Device(error) => error,
+                    CudaError::Device(error) => error,
                     other => DeviceError::Driver { call, code: 0, name: other.to_string() },
                 })?;
                 shared.gather.get_or_init(|| kernels)

@@ -8,7 +8,7 @@ use cudarc::driver::sys::{self, CUresult};
 use graphgrove_device::{Args, Call, DeviceError, DeviceId, KernelHandle, Problem, Result};
 use smallvec::SmallVec;
 
-use crate::error::KernelError;
+use crate::error::CudaError;
 use crate::ptx::entry_parameters;
 use crate::raw::Raw;
 use crate::shared::{Shared, lock};
@@ -26,10 +26,10 @@ struct ModuleInner {
 
 impl Module {
     /// Loads PTX. The context has to be bound.
-    pub(crate) fn load(shared: &Arc<Shared>, ptx: &str) -> Result<Self, KernelError> {
+    pub(crate) fn load(shared: &Arc<Shared>, ptx: &str) -> Result<Self, CudaError> {
         const LOG: usize = 4096;
         let text =
-            CString::new(ptx).map_err(|_| KernelError::Code { log: "a null byte in the text".into() })?;
+            CString::new(ptx).map_err(|_| CudaError::Code { log: "a null byte in the text".into() })?;
         let mut log = vec![0_u8; LOG];
         let mut options = [
             sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
@@ -51,8 +51,8 @@ impl Module {
             let said: Vec<u8> = log.into_iter().take_while(|&byte| byte != 0).collect();
             let said = String::from_utf8_lossy(&said).trim().to_owned();
             return Err(match shared.error(Call::Launch, code, Subject::Nothing) {
-                DeviceError::Driver { name, .. } if said.is_empty() => KernelError::Code { log: name },
-                DeviceError::Driver { .. } => KernelError::Code { log: said },
+                DeviceError::Driver { name, .. } if said.is_empty() => CudaError::Code { log: name },
+                DeviceError::Driver { .. } => CudaError::Code { log: said },
                 error => error.into(),
             });
         }
@@ -64,11 +64,11 @@ impl Module {
     /// A kernel of this module by the name of its entry.
     ///
     /// # Errors
-    /// [`KernelError::NoSuchKernel`], and [`KernelError::Device`] for a poisoned device.
-    pub fn kernel(&self, name: &str) -> Result<Kernel, KernelError> {
+    /// [`CudaError::NoSuchKernel`], and [`CudaError::Device`] for a poisoned device.
+    pub fn kernel(&self, name: &str) -> Result<Kernel, CudaError> {
         let ModuleInner { shared, handle, ptx } = &*self.0;
         shared.enter()?;
-        let missing = || KernelError::NoSuchKernel { name: name.to_owned() };
+        let missing = || CudaError::NoSuchKernel { name: name.to_owned() };
         let entry = CString::new(name).map_err(|_| missing())?;
         let parameters = entry_parameters(ptx, name).ok_or_else(missing)?;
         let mut function = std::ptr::null_mut();

@@ -36,6 +36,7 @@
 //! made another context current through other code calls [`CudaDevice::bind`] first.
 
 mod async_memory;
+mod blas;
 mod capture;
 mod capture_table;
 mod compile;
@@ -68,8 +69,9 @@ mod streams;
 mod symbols;
 mod work;
 
+pub use blas::{Blas, Gemm};
 pub use device::CudaDevice;
-pub use error::KernelError;
+pub use error::CudaError;
 pub use event::Event;
 pub use exec::Exec;
 pub use graph::Graph;

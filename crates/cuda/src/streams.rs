@@ -126,7 +126,7 @@ impl Streams for CudaDevice {
         let code = unsafe { sys::cuStreamWaitEvent(stream.handle(), event.raw(), 0) };
         self.shared.check(call, code, event.subject())?;
         if let Some(capture) = self.active_capture(stream) {
-            self.shared.captures.lock().entry(capture).joined(stream.handle());
+            self.shared.captures.lock().joined(capture, stream.handle());
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use graphgrove_device::{
 
 use crate::capture_table::Node;
 use crate::device::CudaDevice;
+use crate::error::CudaError;
 use crate::event::OwnedEvent;
 use crate::gather::{GatherNode, MOST_ROWS};
 use crate::host_buffer::HostBuffer;
@@ -53,7 +54,8 @@ impl CudaDevice {
         enqueue: impl FnOnce() -> CUresult,
     ) -> Result<Enqueued> {
         self.enter_on(call, stream)?;
-        if self.shared.captures.none_open() {
+        // What has to be kept alive is worth the question whether other code has a capture open on the stream.
+        if kept.is_none() && self.shared.captures.none_open() {
             self.shared.check(call, enqueue(), subject)?;
             return Ok(Enqueued::Eagerly);
         }
@@ -65,12 +67,38 @@ impl CudaDevice {
         if info.status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE {
             return Ok(Enqueued::Eagerly);
         }
-        let capture = captures.entry(info.id);
-        capture.joined(stream.handle());
+        let capture = captures.joined(info.id, stream.handle());
         capture.kept.extend(kept);
         // No other work gets in between under the lock, so what the stream depends on now is the node of this work.
         let id = info.last.and_then(|handle| capture.met(Node { handle, recording: recording() }));
         Ok(Enqueued::Captured(id))
+    }
+
+    /// Lets other code enqueue work on the stream. If a capture takes it, what it needs is kept with the graph.
+    pub(crate) fn enqueue_foreign(
+        &self,
+        call: Call,
+        stream: &Stream,
+        kept: Option<Kept>,
+        enqueue: impl FnOnce() -> Result<(), CudaError>,
+    ) -> Result<(), CudaError> {
+        self.shared.own(call, stream.device())?;
+        self.shared.enter()?;
+        // Other work may not get in between, since it would take a node of this work for its own.
+        let mut captures = self.shared.captures.lock();
+        enqueue()?;
+        let info = self.shared.symbols.capture_info(stream.handle());
+        if let Ok(info) = info
+            && info.status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE
+        {
+            let capture = captures.joined(info.id, stream.handle());
+            let has = |kept: &Kept| {
+                capture.kept.iter().any(|other| std::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(kept)))
+            };
+            let new: Option<Kept> = kept.filter(|kept| !has(kept));
+            capture.kept.extend(new);
+        }
+        Ok(())
     }
 
     /// A copy between the host and the device, whose buffer is kept until it has run.
@@ -285,15 +313,13 @@ impl Work for CudaDevice {
         let enqueued =
             self.enqueue(call, stream, Subject::Nothing, Some(kept.clone()), || Recording::Host, enqueue)?;
         if enqueued == Enqueued::Eagerly {
-            let event = OwnedEvent::create().map_err(|code| self.shared.error(call, code, Subject::Nothing));
-            let recorded = event.map(|event| (event.record(stream.handle()), event));
-            match recorded {
-                Ok((CUresult::CUDA_SUCCESS, event)) => {
+            match OwnedEvent::behind(&self.shared, stream.handle()) {
+                Some(event) => {
                     lock(&self.shared.retired).push(Retired::new(Arc::new(vec![kept]), vec![event]));
                     self.shared.sweep();
                 }
                 // Nothing can say when the stream has passed it, so the function stays for good.
-                _ => keep_for_good(kept),
+                None => keep_for_good(kept),
             }
         }
         Ok(enqueued.node())

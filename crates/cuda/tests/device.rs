@@ -7,7 +7,9 @@
 mod device {
     pub(crate) mod adoption;
     pub(crate) mod allocation;
+    pub(crate) mod blas;
     pub(crate) mod faults;
+    pub(crate) mod field_reports;
     pub(crate) mod foreign_nodes;
     pub(crate) mod gather;
     pub(crate) mod kernels;
@@ -41,6 +43,9 @@ const ON_GPU: &[OnGpu] = tests![
     adoption::memory_of_other_code_is_adopted,
     adoption::a_context_of_other_code_is_adopted,
     allocation::launching_and_patching_allocate_nothing_on_the_host,
+    blas::a_product_is_the_hosts_product_in_every_transposition,
+    blas::r28_a_captured_product_has_a_workspace_for_as_long_as_its_exec,
+    blas::a_product_of_nothing_or_at_null_is_refused,
     foreign_nodes::nodes_of_other_code_have_ids_behind_the_recorded_ones,
     foreign_nodes::a_kernel_node_of_other_code_is_patched,
     foreign_nodes::an_allocation_of_other_code_is_named_by_what_came_before,
@@ -57,6 +62,13 @@ const ON_GPU: &[OnGpu] = tests![
     lifetimes::a_host_function_lives_as_long_as_its_graph,
     lifetimes::an_update_keeps_what_running_launches_use,
     lifetimes::a_capture_goes_with_its_stream,
+    field_reports::r46_one_thread_records_while_others_allocate_and_others_replay,
+    field_reports::r47_a_watchdog_polls_while_another_thread_records,
+    field_reports::r48_drops_during_a_recording_neither_break_it_nor_are_recorded,
+    field_reports::r49_a_failed_recording_leaves_the_stream_ready_for_the_next,
+    field_reports::r56_an_input_of_another_stream_is_waited_for_outside_of_the_recording,
+    field_reports::r60_a_graph_that_allocates_is_refused_by_the_audit_and_leaks_nothing,
+    field_reports::r61_a_small_upload_is_replayed_after_its_host_memory_was_dropped,
     faults::a_fault_poisons_the_device_and_everything_still_ends,
 ];
 

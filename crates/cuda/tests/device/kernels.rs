@@ -1,6 +1,6 @@
 //! Making kernels.
 
-use graphgrove_cuda::{CudaDevice, KernelError};
+use graphgrove_cuda::{CudaDevice, CudaError};
 use graphgrove_device::{Args, DeviceError, LaunchDims, Memory, Problem, SegmentMemory, Streams, Work};
 
 use crate::support::{PTX, kernel};
@@ -23,7 +23,7 @@ pub(crate) fn code_that_is_no_ptx_is_refused_with_the_drivers_words(device: &Cud
     // SAFETY: nothing of it can be launched.
     let error =
         unsafe { device.load(".version 7.0\n.target sm_52\n.address_size 64\nwhat is this") }.unwrap_err();
-    let KernelError::Code { log } = error else { panic!("{error}") };
+    let CudaError::Code { log } = error else { panic!("{error}") };
     assert!(log.contains("ptxas") || log.contains("PTX"), "{log}");
     device.synchronize().unwrap();
 }
@@ -32,7 +32,7 @@ pub(crate) fn a_kernel_that_the_code_lacks_is_not_found(device: &CudaDevice) {
     // SAFETY: nothing of it is launched.
     let module = unsafe { device.load(PTX) }.unwrap();
     let error = module.kernel("nothing").unwrap_err();
-    assert_eq!(error, KernelError::NoSuchKernel { name: "nothing".into() });
+    assert_eq!(error, CudaError::NoSuchKernel { name: "nothing".into() });
 }
 
 pub(crate) fn source_is_compiled_and_run(device: &CudaDevice) {
@@ -44,7 +44,7 @@ pub(crate) fn source_is_compiled_and_run(device: &CudaDevice) {
         }"#;
     let ptx = match device.compile(source, &[]) {
         Ok(ptx) => ptx,
-        Err(KernelError::NoCompiler { reason }) => {
+        Err(CudaError::NoCompiler { reason }) => {
             println!("         not compiled: {reason}");
             return;
         }
@@ -66,8 +66,8 @@ pub(crate) fn source_is_compiled_and_run(device: &CudaDevice) {
 
 pub(crate) fn source_with_a_mistake_is_refused_with_the_compilers_words(device: &CudaDevice) {
     match device.compile("extern \"C\" __global__ void broken() { nothing }", &[]) {
-        Err(KernelError::Compile { log }) => assert!(log.contains("nothing"), "{log}"),
-        Err(KernelError::NoCompiler { reason }) => println!("         not compiled: {reason}"),
+        Err(CudaError::Compile { log }) => assert!(log.contains("nothing"), "{log}"),
+        Err(CudaError::NoCompiler { reason }) => println!("         not compiled: {reason}"),
         other => panic!("{other:?}"),
     }
 }

@@ -1,6 +1,6 @@
 //! What the tests on a GPU share: the kernels, the harness of the contract, and a runner that counts skipped tests.
 
-use graphgrove_cuda::{CudaDevice, Kernel, KernelError};
+use graphgrove_cuda::{CudaDevice, CudaError, Kernel};
 use graphgrove_device::contract::{Harness, TestKernel};
 use graphgrove_device::{Call, DeviceError, Result};
 
@@ -13,7 +13,7 @@ pub(crate) fn kernel(device: &CudaDevice, name: &str) -> Result<Kernel> {
     // `wild`, which is launched to see a device fault.
     let module = unsafe { device.load(PTX) };
     module.and_then(|module| module.kernel(name)).map_err(|error| match error {
-        KernelError::Device(error) => error,
+        CudaError::Device(error) => error,
         other => DeviceError::Driver { call: Call::Launch, code: 0, name: other.to_string() },
     })
 }
