@@ -236,6 +236,14 @@ impl Driver {
         }
     }
 
+    /// How many outputs of the path are live.
+    pub(crate) fn live_on_path(&self) -> u32 {
+        self.tree
+            .path()
+            .map(|node| (0..4).map(|word| self.live.live_word(node, word).count_ones()).sum::<u32>())
+            .sum()
+    }
+
     /// The recordings of a function as roots.
     pub(crate) fn roots(&self, function: FunctionId) -> Vec<NodeId> {
         self.tree.children(None, function).to_vec()

@@ -81,12 +81,7 @@ fn recordings_follow_each_other_without_a_restore() {
             let next = e.infer(f, &[moved(value)]);
             assert_eq!(next.restored, None);
             value = next.outputs[0];
-            live_at_once.push(
-                e.tree
-                    .path()
-                    .filter(|node| graphgrove_tree::Liveness::live_word(&e.live, *node, 0) != 0)
-                    .count(),
-            );
+            live_at_once.push(e.live_on_path());
         }
         e.release(&[value]);
     }
