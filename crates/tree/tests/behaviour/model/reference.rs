@@ -120,8 +120,7 @@ impl Leak {
 struct RFunction {
     /// The outputs: whether each is saved, and what becomes of it at a new step.
     outputs: Vec<(bool, OldOutput)>,
-    warm: BTreeSet<Vec<(u64, bool)>>,
-    warm_phases: BTreeSet<(u8, Vec<(u64, bool)>)>,
+    warm: BTreeSet<(u8, Vec<(u64, bool)>)>,
     demoted: BTreeSet<RDemotion>,
     changes: BTreeMap<RDemotion, Leak>,
     failures: Leak,
@@ -484,7 +483,7 @@ impl Reference {
         let function = &self.functions[call.function];
         let restore = self.state == PathState::Replaying && place.is_some();
         let below_warm_up = place.is_some_and(|parent| self.node(parent).is_warm_up);
-        if below_warm_up || !function.warm_phases.contains(&Self::warm_key(call)) {
+        if below_warm_up || !function.warm.contains(&Self::warm_key(call)) {
             return Expected::WarmUp { parent: place, change, restore };
         }
         if function.failures.count >= self.limits.failures {
@@ -687,7 +686,7 @@ impl Reference {
                 function.changes.remove(demotion);
             }
         } else if ready {
-            self.functions[call.function].warm_phases.insert(Self::warm_key(call));
+            self.functions[call.function].warm.insert(Self::warm_key(call));
         }
         let inputs = (0..call.inputs.len()).map(|index| {
             let input = &call.inputs[index];
