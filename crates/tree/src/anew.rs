@@ -5,7 +5,7 @@ use crate::decision::{Decision, PathChange, RecordPlan, WarmUpPlan};
 use crate::function::{Demoted, Function, WarmSignatures};
 use crate::limits::Limits;
 use crate::liveness::Liveness;
-use crate::matching::{changed_inputs, check, moved_params};
+use crate::matching::{changed_inputs, mismatch, moved_params};
 use crate::node::{Expected, ExpectedParams, Role, StagedWhy};
 use crate::path::PathState;
 use crate::reasons::{Demotion, EagerReason, Mismatch, RecordReason, WarmUpReason};
@@ -118,7 +118,7 @@ impl Tree {
         let siblings = self.children(parent, call.function).iter();
         let mismatches = siblings.filter_map(|&id| {
             let node = self.nodes.get(id)?;
-            let mismatch = check(node, call, &function.demoted.inputs, self.path.entries(), live).err()?;
+            let mismatch = mismatch(node, call, &function.demoted.inputs, self.path.entries(), live)?;
             Some((mismatch.closeness(), node.last_used, id, mismatch))
         });
         match mismatches.max_by_key(|(closeness, last_used, _, _)| (*closeness, *last_used)) {

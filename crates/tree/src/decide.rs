@@ -1,11 +1,11 @@
 //! Deciding what a call does. Nothing here changes the tree.
 
 use crate::call::{Call, CallKind, Source};
-use crate::decision::{Decision, Ground, PathChange, Replay};
+use crate::decision::{Decision, Ground, Moment, PathChange, Replay};
 use crate::error::Error;
 use crate::function::{Demoted, Function};
 use crate::liveness::Liveness;
-use crate::matching::check;
+use crate::matching::fits;
 use crate::reasons::EagerReason;
 use crate::tree::Tree;
 use crate::{InputIndex, NodeId, Slot, identity};
@@ -35,23 +35,25 @@ impl Tree {
         if !self.gate.is_taken()
             && let Some(replay) = self.predicted_replay(call, function, live)
         {
-            return Ok(Decision::Replay(replay));
+            return Ok(replay);
         }
         self.decide_anew(call, function, live)
     }
 
     /// The replay of the node that followed last time, if it fits.
-    #[inline]
+    #[inline(always)]
     fn predicted_replay<L: Liveness + ?Sized>(
         &self,
         call: &Call<'_>,
         function: &Function,
         live: &L,
-    ) -> Option<Replay> {
+    ) -> Option<Decision> {
         let predicted = self.predicted()?;
         let node = self.nodes.get(predicted)?;
         let entries = self.path.entries();
-        check(node, call, &function.demoted.inputs, entries, live).ok()?;
+        if !fits(node, call, &function.demoted.inputs, entries, live) {
+            return None;
+        }
         let change = match node.parent {
             None if entries.is_empty() => PathChange::Starts,
             None => self.path.is_unneeded_from(0, &self.nodes, live).then_some(PathChange::Over)?,
@@ -68,7 +70,7 @@ impl Tree {
                 }
             }
         };
-        Some(Replay { node: predicted, ground: self.ground(call, node.parent, change) })
+        Some(self.replay(predicted, change))
     }
 
     /// The full decision, for a call that does not continue as it did last time.
@@ -119,7 +121,7 @@ impl Tree {
             // demands hold. What is recorded anew goes below the last needed node, to serve after other tails too.
             let current = self.current();
             if let Some(node) = self.find(current, call, function, live) {
-                return self.replay(node, call, current, change(PathChange::Extends));
+                return self.replay(node, change(PathChange::Extends));
             }
             tail_change = PathChange::DropsUnneededTail;
         }
@@ -129,7 +131,7 @@ impl Tree {
         };
         let parent = Some(last_needed.node);
         if let Some(node) = self.find(parent, call, function, live) {
-            return self.replay(node, call, parent, change(tail_change));
+            return self.replay(node, change(tail_change));
         }
         let limits = &self.options.limits;
         let is_longest = needed >= limits.path_length as usize;
@@ -173,7 +175,7 @@ impl Tree {
         change: PathChange,
     ) -> Decision {
         match self.find(None, call, function, live) {
-            Some(node) => self.replay(node, call, None, change),
+            Some(node) => self.replay(node, change),
             None => self.run_anew(call, function, live, None, 0, change),
         }
     }
@@ -192,7 +194,7 @@ impl Tree {
         alike
             .filter_map(|id| Some((id, self.nodes.get(id)?)))
             .filter(|(_, node)| node.parent == parent)
-            .find(|(_, node)| check(node, call, &function.demoted.inputs, self.path.entries(), live).is_ok())
+            .find(|(_, node)| fits(node, call, &function.demoted.inputs, self.path.entries(), live))
             .map(|(id, _)| id)
     }
 
@@ -202,21 +204,23 @@ impl Tree {
         identity::of_call(parent, call, &demoted.inputs, params)
     }
 
-    fn replay(&self, node: NodeId, call: &Call<'_>, parent: Option<NodeId>, change: PathChange) -> Decision {
-        Decision::Replay(Replay { node, ground: self.ground(call, parent, change) })
+    pub(crate) fn ground(&self, call: &Call<'_>, parent: Option<NodeId>, change: PathChange) -> Ground {
+        let moment = self.moment(&change);
+        Ground { parent, change, moment, kind: call.kind, function: call.function }
     }
 
-    pub(crate) fn ground(&self, call: &Call<'_>, parent: Option<NodeId>, change: PathChange) -> Ground {
+    #[inline]
+    fn replay(&self, node: NodeId, change: PathChange) -> Decision {
+        let moment = self.moment(&change);
+        Decision::Replay(Replay { node, change, moment })
+    }
+
+    #[inline]
+    pub(crate) fn moment(&self, change: &PathChange) -> Moment {
+        // A path that goes on through a requested step is held by a backward: the request stays.
         let goes_on = matches!(change, PathChange::Extends | PathChange::DropsUnneededTail);
-        Ground {
-            parent,
-            change,
-            version: self.version,
-            // A path that goes on through a requested step is held by a backward: the request stays.
-            steps_answered: if goes_on { self.steps_answered } else { self.steps_requested },
-            kind: call.kind,
-            function: call.function,
-        }
+        let steps_answered = if goes_on { self.steps_answered } else { self.steps_requested };
+        Moment { version: self.version, steps_answered }
     }
 
     /// Every managed input must be a value that is on the path now.

@@ -8,12 +8,73 @@ use crate::path::PathEntry;
 use crate::reasons::Mismatch;
 use crate::{InputIndex, NodeId, ParamIndex, Slot, SlotIndex};
 
-/// Checks every expectation of `node` against `call`; the error is the first that does not hold.
+/// Whether every expectation of `node` holds for `call`: [`mismatch`] finds nothing, in one pass.
 ///
 /// `entries` is the path up to the node's parent at least. Nothing here depends on the length of the path: managed
 /// inputs are compared by identity, and the parent's own demands are not checked again.
 #[inline]
-pub(crate) fn check<L: Liveness + ?Sized>(
+pub(crate) fn fits<L: Liveness + ?Sized>(
+    node: &Node,
+    call: &Call<'_>,
+    staged: &InputSet,
+    entries: &[PathEntry],
+    live: &L,
+) -> bool {
+    if node.function != call.function
+        || node.phase != call.kind.phase()
+        || node.inputs.len() != call.inputs.len()
+    {
+        return false;
+    }
+    for (index, (expected, given)) in node.inputs.iter().zip(call.inputs).enumerate() {
+        let role_fits = match &given.source {
+            Source::Staged => matches!(expected.role, Role::Staged(_)),
+            Source::Scalar => matches!(expected.role, Role::Scalar),
+            Source::Managed { value, given_up } => match &expected.role {
+                Role::Managed { slot, depth, dies } => {
+                    *slot == value.slot
+                        && (*given_up || !*dies)
+                        && entries.get(*depth as usize).is_some_and(|entry| entry.epoch == value.epoch)
+                }
+                Role::Staged(_) => node.parent.is_none() || staged.contains_at(index),
+                Role::Scalar => false,
+            },
+        };
+        if !role_fits || expected.signature != given.signature || expected.mutated != given.mutated {
+            return false;
+        }
+    }
+    let params_fit = match (&node.params, &call.params) {
+        (None, None) => true,
+        (Some(expected), Some(given)) => {
+            (expected.set == given.set && expected.version == given.version)
+                || check_params(Some(expected), Some(given)).is_ok()
+        }
+        _ => false,
+    };
+    let live_bits = |demand: &DeadMask| live.live_word(demand.node, demand.word) & demand.mask;
+    params_fit
+        && node.dead_before.iter().all(|demand| live_bits(demand) == 0)
+        && node.dead_after.iter().all(|demand| {
+            let bits = live_bits(demand);
+            bits == 0 || bits & !given_up_bits(call, demand.node, demand.word) == 0
+        })
+}
+
+/// The first expectation of `node` that does not hold for `call`, in the order of closeness; none if it [`fits`].
+pub(crate) fn mismatch<L: Liveness + ?Sized>(
+    node: &Node,
+    call: &Call<'_>,
+    staged: &InputSet,
+    entries: &[PathEntry],
+    live: &L,
+) -> Option<Mismatch> {
+    let found = check(node, call, staged, entries, live).err();
+    debug_assert_eq!(found.is_none(), fits(node, call, staged, entries, live), "{found:?}");
+    found
+}
+
+fn check<L: Liveness + ?Sized>(
     node: &Node,
     call: &Call<'_>,
     staged: &InputSet,
@@ -73,7 +134,6 @@ pub(crate) fn check<L: Liveness + ?Sized>(
     Ok(())
 }
 
-#[inline]
 fn check_params(expected: Option<&ExpectedParams>, given: Option<&Params<'_>>) -> Result<(), Mismatch> {
     let (recorded, called) = match (expected, given) {
         (None, None) => return Ok(()),
@@ -106,7 +166,6 @@ fn check_params(expected: Option<&ExpectedParams>, given: Option<&Params<'_>>) -
     }
 }
 
-#[inline]
 fn still_live(demand: &DeadMask, bits: u64) -> Result<(), Mismatch> {
     SlotIndex::lowest(demand.word, bits)
         .map_or(Ok(()), |index| Err(Mismatch::StillLive { slot: Slot { node: demand.node, index } }))

@@ -7,5 +7,6 @@ mod limits;
 mod matching;
 mod model;
 mod outline;
+mod properties;
 mod steps;
 mod transitions;

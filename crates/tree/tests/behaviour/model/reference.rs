@@ -166,7 +166,7 @@ pub(super) struct Reference {
     pub(super) requested: bool,
     pub(super) step: u64,
     last: Place,
-    first: Place,
+    predicted: Place,
     rerecordings: BTreeMap<(Place, usize), Leak>,
     runs: u64,
     pub(super) evicted: BTreeSet<usize>,
@@ -186,7 +186,7 @@ impl Reference {
             requested: false,
             step: 0,
             last: None,
-            first: None,
+            predicted: None,
             rerecordings: BTreeMap::new(),
             runs: 0,
             evicted: BTreeSet::new(),
@@ -443,8 +443,7 @@ impl Reference {
     }
 
     fn predicted(&self, call: &RCall, needed: usize) -> Option<Expected> {
-        let known = self.last.and_then(|last| self.nodes[last].as_ref());
-        let node = known.map_or(self.first, |last| last.successor)?;
+        let node = self.predicted?;
         let data = self.nodes[node].as_ref()?;
         if data.is_warm_up || self.closeness(node, call) != 100 {
             return None;
@@ -648,10 +647,10 @@ impl Reference {
             Expected::Record { .. } => PathState::Recording,
             _ => PathState::WarmUp,
         };
-        match self.last.filter(|last| self.nodes[*last].is_some()) {
-            Some(last) => self.nodes[last].as_mut().unwrap().successor = Some(node),
-            None => self.first = Some(node),
+        if let Some(last) = self.last.and_then(|last| self.nodes[last].as_mut()) {
+            last.successor = Some(node);
         }
+        self.predicted = self.node(node).successor;
         self.last = Some(node);
         self.tick(call.function);
         if let Expected::Record { .. } = expected {
