@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::function::{Demoted, Function};
 use crate::liveness::Liveness;
 use crate::matching::fits;
+use crate::node::Node;
 use crate::reasons::EagerReason;
 use crate::tree::Tree;
 use crate::{InputIndex, NodeId, Slot, identity};
@@ -26,61 +27,59 @@ impl Tree {
     /// managed input whose value is gone or that never was one.
     #[inline]
     pub fn decide<L: Liveness + ?Sized>(&self, call: &Call<'_>, live: &L) -> Result<Decision, Error> {
-        let function = self.registered(call.function)?;
         if let CallKind::Backward(token) = call.kind
             && !self.tokens.is_pending(token)
         {
             return Err(Error::UnknownToken { token });
         }
-        if !self.gate.is_taken()
-            && let Some(replay) = self.predicted_replay(call, function, live)
-        {
-            return Ok(replay);
+        match self.predicted_replay(call, live) {
+            Some((node, change)) => Ok(self.replay(node, change)),
+            None => self.decide_anew(call, live),
         }
-        self.decide_anew(call, function, live)
     }
 
-    /// The replay of the node that followed last time, if it fits.
+    /// The replay of the node that followed last time, if it fits and nothing is in progress.
     #[inline(always)]
     fn predicted_replay<L: Liveness + ?Sized>(
         &self,
         call: &Call<'_>,
-        function: &Function,
         live: &L,
-    ) -> Option<Decision> {
-        let predicted = self.predicted()?;
+    ) -> Option<(NodeId, PathChange)> {
+        let predicted = self.predicted?;
         let node = self.nodes.get(predicted)?;
         let entries = self.path.entries();
-        if !fits(node, call, &function.demoted.inputs, entries, live) {
+        if !fits(node, call, |index| self.is_staged(node, index), entries, live) || self.gate.is_taken() {
             return None;
         }
         let change = match node.parent {
             None if entries.is_empty() => PathChange::Starts,
-            None => self.path.is_unneeded_from(0, &self.nodes, live).then_some(PathChange::Over)?,
-            Some(_) if self.is_step_requested() => return None,
-            Some(parent) => {
+            None if self.path.is_unneeded_from(0, &self.nodes, live) => PathChange::Over,
+            Some(parent) if !self.is_step_requested() => {
                 self.path.entry_of(parent, node.depth - 1)?;
                 let tail = node.depth as usize;
                 if tail == entries.len() {
                     PathChange::Extends
+                } else if self.path.is_unneeded_from(tail, &self.nodes, live) {
+                    PathChange::DropsUnneededTail
                 } else {
-                    self.path
-                        .is_unneeded_from(tail, &self.nodes, live)
-                        .then_some(PathChange::DropsUnneededTail)?
+                    return None;
                 }
             }
+            _ => return None,
         };
-        Some(self.replay(predicted, change))
+        Some((predicted, change))
+    }
+
+    /// Whether an input that is an output of the path is staged where `node` stands.
+    fn is_staged(&self, node: &Node, index: usize) -> bool {
+        let function = self.functions.get(node.function.index()).and_then(Option::as_ref);
+        node.parent.is_none() || function.is_some_and(|function| function.demoted.inputs.contains_at(index))
     }
 
     /// The full decision, for a call that does not continue as it did last time.
     #[cold]
-    fn decide_anew<L: Liveness + ?Sized>(
-        &self,
-        call: &Call<'_>,
-        function: &Function,
-        live: &L,
-    ) -> Result<Decision, Error> {
+    fn decide_anew<L: Liveness + ?Sized>(&self, call: &Call<'_>, live: &L) -> Result<Decision, Error> {
+        let function = self.registered(call.function)?;
         self.validate_inputs(call)?;
         if self.gate.is_taken() {
             return Ok(Decision::Eager(EagerReason::Busy));
@@ -194,7 +193,9 @@ impl Tree {
         alike
             .filter_map(|id| Some((id, self.nodes.get(id)?)))
             .filter(|(_, node)| node.parent == parent)
-            .find(|(_, node)| fits(node, call, &function.demoted.inputs, self.path.entries(), live))
+            .find(|(_, node)| {
+                fits(node, call, |index| self.is_staged(node, index), self.path.entries(), live)
+            })
             .map(|(id, _)| id)
     }
 

@@ -12,11 +12,13 @@ use crate::{InputIndex, NodeId, ParamIndex, Slot, SlotIndex};
 ///
 /// `entries` is the path up to the node's parent at least. Nothing here depends on the length of the path: managed
 /// inputs are compared by identity, and the parent's own demands are not checked again.
-#[inline]
+///
+/// `is_staged` says of an input that it is staged although it is managed; few calls come to ask.
+#[inline(always)]
 pub(crate) fn fits<L: Liveness + ?Sized>(
     node: &Node,
     call: &Call<'_>,
-    staged: &InputSet,
+    is_staged: impl Fn(usize) -> bool,
     entries: &[PathEntry],
     live: &L,
 ) -> bool {
@@ -26,17 +28,18 @@ pub(crate) fn fits<L: Liveness + ?Sized>(
     {
         return false;
     }
-    for (index, (expected, given)) in node.inputs.iter().zip(call.inputs).enumerate() {
+    let inputs = node.inputs.iter().zip(call.inputs).enumerate();
+    for (index, (expected, given)) in inputs {
         let role_fits = match &given.source {
             Source::Staged => matches!(expected.role, Role::Staged(_)),
             Source::Scalar => matches!(expected.role, Role::Scalar),
             Source::Managed { value, given_up } => match &expected.role {
                 Role::Managed { slot, depth, dies } => {
-                    *slot == value.slot
-                        && (*given_up || !*dies)
-                        && entries.get(*depth as usize).is_some_and(|entry| entry.epoch == value.epoch)
+                    let current =
+                        entries.get(*depth as usize).is_some_and(|entry| entry.epoch == value.epoch);
+                    current && *slot == value.slot && *given_up >= *dies
                 }
-                Role::Staged(_) => node.parent.is_none() || staged.contains_at(index),
+                Role::Staged(_) => is_staged(index),
                 Role::Scalar => false,
             },
         };
@@ -44,17 +47,24 @@ pub(crate) fn fits<L: Liveness + ?Sized>(
             return false;
         }
     }
-    let params_fit = match (&node.params, &call.params) {
-        (None, None) => true,
-        (Some(expected), Some(given)) => {
-            (expected.set == given.set && expected.version == given.version)
-                || check_params(Some(expected), Some(given)).is_ok()
+    params_fit(node.params.as_ref(), call.params.as_ref()) && demands_hold(node, call, live)
+}
+
+#[inline(always)]
+fn params_fit(expected: Option<&ExpectedParams>, given: Option<&Params<'_>>) -> bool {
+    match (expected, given) {
+        (Some(expected), Some(given)) if expected.set == given.set && expected.version == given.version => {
+            true
         }
-        _ => false,
-    };
+        (None, None) => true,
+        _ => check_params(expected, given).is_ok(),
+    }
+}
+
+#[inline(always)]
+fn demands_hold<L: Liveness + ?Sized>(node: &Node, call: &Call<'_>, live: &L) -> bool {
     let live_bits = |demand: &DeadMask| live.live_word(demand.node, demand.word) & demand.mask;
-    params_fit
-        && node.dead_before.iter().all(|demand| live_bits(demand) == 0)
+    node.dead_before.iter().all(|demand| live_bits(demand) == 0)
         && node.dead_after.iter().all(|demand| {
             let bits = live_bits(demand);
             bits == 0 || bits & !given_up_bits(call, demand.node, demand.word) == 0
@@ -70,7 +80,11 @@ pub(crate) fn mismatch<L: Liveness + ?Sized>(
     live: &L,
 ) -> Option<Mismatch> {
     let found = check(node, call, staged, entries, live).err();
-    debug_assert_eq!(found.is_none(), fits(node, call, staged, entries, live), "{found:?}");
+    debug_assert_eq!(
+        found.is_none(),
+        fits(node, call, |index| node.parent.is_none() || staged.contains_at(index), entries, live),
+        "{found:?}"
+    );
     found
 }
 
@@ -134,6 +148,7 @@ fn check<L: Liveness + ?Sized>(
     Ok(())
 }
 
+#[cold]
 fn check_params(expected: Option<&ExpectedParams>, given: Option<&Params<'_>>) -> Result<(), Mismatch> {
     let (recorded, called) = match (expected, given) {
         (None, None) => return Ok(()),

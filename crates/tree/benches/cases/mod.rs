@@ -24,7 +24,8 @@ impl Case {
         Self { tree, live: LiveTable::new(), function, addresses: Vec::new(), inputs: Vec::new() }
     }
 
-    fn call(&self) -> Call<'_> {
+    /// The call that is decided.
+    pub(crate) fn call(&self) -> Call<'_> {
         Call::inference(self.function, &self.inputs).with_params(Params {
             set: ParamSetId::new(1),
             version: ParamVersion::new(1),
@@ -32,10 +33,10 @@ impl Case {
         })
     }
 
-    /// Decides the call and says whether it is a replay: what is measured.
-    #[inline(never)]
-    pub(crate) fn decide(&self) -> bool {
-        matches!(self.tree.decide(black_box(&self.call()), black_box(&self.live)), Ok(Decision::Replay(_)))
+    /// Decides a call and says whether it is a replay: what is measured.
+    #[inline]
+    pub(crate) fn is_replayed(&self, call: &Call<'_>) -> bool {
+        matches!(self.tree.decide(black_box(call), black_box(&self.live)), Ok(Decision::Replay(_)))
     }
 
     /// Runs one call to its end, its four outputs kept.

@@ -296,8 +296,8 @@ impl Driver {
     }
 
     fn ancestors(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
-        std::iter::successors(self.tree.node(node).and_then(|data| data.parent()), |node| {
-            self.tree.node(*node).and_then(|data| data.parent())
+        std::iter::successors(self.tree.node(node).and_then(graphgrove_tree::Node::parent), |node| {
+            self.tree.node(*node).and_then(graphgrove_tree::Node::parent)
         })
     }
 

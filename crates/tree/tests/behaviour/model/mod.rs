@@ -65,7 +65,7 @@ enum End {
 
 /// What the system under test has to do and to find.
 #[derive(Clone, Debug)]
-enum Step {
+enum Done {
     Nothing,
     Call { call: RCall, expected: Expected, end: End, node: Option<usize>, dies: Option<RSlot> },
     Drop(Vec<RSlot>),
@@ -81,7 +81,7 @@ struct State {
     /// The calls that the program repeats.
     program: Vec<OpCall>,
     sets: [(u64, u64); 2],
-    step: Step,
+    done: Done,
 }
 
 /// The outputs of each function: whether saved, and what becomes of them at a new step.
@@ -230,7 +230,7 @@ impl State {
             reference.evicted.clear();
             node = Some(reference.commit(&call, &expected, end == End::Well, dies));
         }
-        self.step = Step::Call { call, expected, end, node, dies };
+        self.done = Done::Call { call, expected, end, node, dies };
     }
 }
 
@@ -261,7 +261,7 @@ impl ReferenceStateMachine for Machine {
                 reference: Reference::new(limits, &functions()),
                 program,
                 sets: [(0, 0); 2],
-                step: Step::Nothing,
+                done: Done::Nothing,
             })
             .boxed()
     }
@@ -307,34 +307,34 @@ impl ReferenceStateMachine for Machine {
                     (0..reference.tokens.len()).filter(|token| reference.tokens[*token]).collect();
                 pending.iter().for_each(|token| reference.end_token(*token));
                 let slots = values.iter().map(|value| value.slot).collect();
-                state.step = Step::Settle(slots, pending);
+                state.done = Done::Settle(slots, pending);
             }
             Op::DropValue(which) => {
                 let slot = values.get(which % values.len().max(1)).map(|value| value.slot);
                 slot.iter().for_each(|slot| {
                     reference.live.remove(slot);
                 });
-                state.step = Step::Drop(slot.into_iter().collect());
+                state.done = Done::Drop(slot.into_iter().collect());
             }
             Op::DropAll => {
                 reference.live.clear();
-                state.step = Step::Drop(values.iter().map(|value| value.slot).collect());
+                state.done = Done::Drop(values.iter().map(|value| value.slot).collect());
             }
             Op::DropToken(which) => {
-                state.step = Step::Nothing;
+                state.done = Done::Nothing;
                 if !reference.tokens.is_empty() {
                     let token = which % reference.tokens.len();
                     let was_pending = reference.tokens[token];
                     reference.end_token(token);
-                    state.step = Step::DropToken { token, was_pending };
+                    state.done = Done::DropToken { token, was_pending };
                 }
             }
             Op::BeginStep => {
                 reference.requested = true;
-                state.step = Step::BeginStep;
+                state.done = Done::BeginStep;
             }
             Op::Evict(which) => {
-                state.step = Step::Nothing;
+                state.done = Done::Nothing;
                 let all: Vec<_> =
                     (0..reference.nodes.len()).filter(|id| reference.nodes[*id].is_some()).collect();
                 if let Some(&node) = all.get(which % all.len().max(1)) {
@@ -344,7 +344,7 @@ impl ReferenceStateMachine for Machine {
                         reference.remove(node);
                     }
                     let gone = (!on_path).then(|| reference.evicted.iter().copied().collect());
-                    state.step = Step::Evict { node, gone };
+                    state.done = Done::Evict { node, gone };
                 }
             }
         }
@@ -594,21 +594,21 @@ impl StateMachineTest for Sut {
     }
 
     fn apply(mut sut: Self, state: &State, _: Op) -> Self {
-        match &state.step {
-            Step::Nothing => {}
-            Step::Call { call, expected, end, node, dies } => {
+        match &state.done {
+            Done::Nothing => {}
+            Done::Call { call, expected, end, node, dies } => {
                 sut.run(call, expected, *end, *node, *dies, &state.reference);
             }
-            Step::Drop(slots) => slots.iter().for_each(|slot| sut.live.clear(sut.slot(*slot))),
-            Step::Settle(slots, tokens) => {
+            Done::Drop(slots) => slots.iter().for_each(|slot| sut.live.clear(sut.slot(*slot))),
+            Done::Settle(slots, tokens) => {
                 slots.iter().for_each(|slot| sut.live.clear(sut.slot(*slot)));
                 tokens.iter().for_each(|token| assert!(sut.tree.discard_backward(sut.tokens[*token])));
             }
-            Step::DropToken { token, was_pending } => {
+            Done::DropToken { token, was_pending } => {
                 assert_eq!(sut.tree.discard_backward(sut.tokens[*token]), *was_pending);
             }
-            Step::BeginStep => sut.tree.begin_step(),
-            Step::Evict { node, gone } => {
+            Done::BeginStep => sut.tree.begin_step(),
+            Done::Evict { node, gone } => {
                 let evicted = sut.tree.evict(sut.nodes[*node], &sut.live);
                 let numbers = evicted.ok().map(|nodes| {
                     let mut numbers: Vec<_> = nodes.iter().map(|node| sut.number(*node)).collect();
