@@ -5,14 +5,19 @@
 //! the whole search depends on the set of live blocks alone: memory that is freed in one order while recording and in another while
 //! replaying leads to the same addresses afterwards. A class with few holes, which is the rule, costs one or two steps; one with `n`
 //! holes costs O(log n) on average.
+//!
+//! One hole, the one that changed last, stays outside the trees. Programs free and allocate in turn, so it is likely to change again at
+//! once, and then no tree has to. Searches look at it beside the trees, so that this changes nothing but the time.
 
 use super::size_class::{CLASSES, ClassSet, class_of};
-use super::slots::{Slot, SlotIx, Slots};
+use super::slots::{Slot, SlotIx};
 
 #[derive(Clone, Debug)]
 pub(super) struct Holes {
     roots: Box<[SlotIx; CLASSES]>,
     filled: ClassSet,
+    /// The hole that changed last, if it is still one.
+    loose: SlotIx,
     count: u32,
 }
 
@@ -44,14 +49,14 @@ fn priority(slot: &Slot) -> u32 {
 
 impl Holes {
     pub(super) fn new() -> Self {
-        Self { roots: Box::new([SlotIx::NONE; CLASSES]), filled: ClassSet::new(), count: 0 }
+        Self { roots: Box::new([SlotIx::NONE; CLASSES]), filled: ClassSet::new(), loose: SlotIx::NONE, count: 0 }
     }
 
     pub(super) fn count(&self) -> u32 {
         self.count
     }
 
-    fn set(&mut self, slots: &mut Slots, class: usize, link: Link, to: SlotIx) {
+    fn set(&mut self, slots: &mut [Slot], class: usize, link: Link, to: SlotIx) {
         match link {
             Link::Root => self.roots[class] = to,
             Link::Left(parent) => slots[parent].left = to,
@@ -60,8 +65,28 @@ impl Holes {
     }
 
     /// Adds the hole `ix`, whose region, offset and size are set.
-    pub(super) fn insert(&mut self, slots: &mut Slots, ix: SlotIx) {
+    #[inline]
+    pub(super) fn insert(&mut self, slots: &mut [Slot], ix: SlotIx) {
         self.count += 1;
+        let settled = std::mem::replace(&mut self.loose, ix);
+        if settled.is_some() {
+            self.plant(slots, settled);
+        }
+    }
+
+    /// Takes the hole `ix` out. Its region, offset and size must be those it was inserted with.
+    #[inline]
+    pub(super) fn remove(&mut self, slots: &mut [Slot], ix: SlotIx) {
+        self.count -= 1;
+        if self.loose == ix {
+            self.loose = SlotIx::NONE;
+        } else {
+            self.uproot(slots, ix);
+        }
+    }
+
+    /// Puts a hole into the tree of its class.
+    fn plant(&mut self, slots: &mut [Slot], ix: SlotIx) {
         let class = class_of(slots[ix].size);
         let mut node = self.roots[class];
         if !node.is_some() {
@@ -97,11 +122,15 @@ impl Holes {
         self.set(slots, class, high, SlotIx::NONE);
     }
 
-    /// Takes the hole `ix` out. Its region, offset and size must be those it was inserted with.
-    pub(super) fn remove(&mut self, slots: &mut Slots, ix: SlotIx) {
-        self.count -= 1;
+    /// Takes a hole out of the tree of its class.
+    fn uproot(&mut self, slots: &mut [Slot], ix: SlotIx) {
         let gone = slots[ix];
         let class = class_of(gone.size);
+        if self.roots[class] == ix && !gone.left.is_some() && !gone.right.is_some() {
+            self.roots[class] = SlotIx::NONE;
+            self.filled.remove(class);
+            return;
+        }
         let mut link = Link::Root;
         let mut node = self.roots[class];
         while node != ix {
@@ -122,13 +151,20 @@ impl Holes {
             }
         }
         self.set(slots, class, link, if low.is_some() { low } else { high });
-        if !self.roots[class].is_some() {
-            self.filled.remove(class);
-        }
     }
 
     /// The smallest hole of at least `size` granules; among equals the one at the lowest address.
-    pub(super) fn best(&self, slots: &Slots, size: u32) -> Option<SlotIx> {
+    #[inline]
+    pub(super) fn best(&self, slots: &[Slot], size: u32) -> Option<SlotIx> {
+        let planted = self.best_planted(slots, size);
+        if self.loose.is_some() && slots[self.loose].size >= size {
+            let better = planted.is_none_or(|planted| before(&slots[self.loose], &slots[planted]));
+            return if better { Some(self.loose) } else { planted };
+        }
+        planted
+    }
+
+    fn best_planted(&self, slots: &[Slot], size: u32) -> Option<SlotIx> {
         let class = class_of(size);
         let mut found = SlotIx::NONE;
         let mut node = self.roots[class];
@@ -151,7 +187,10 @@ impl Holes {
     }
 
     /// Whether a search for the hole `ix` by its size and place finds it.
-    pub(super) fn contains(&self, slots: &Slots, ix: SlotIx) -> bool {
+    pub(super) fn contains(&self, slots: &[Slot], ix: SlotIx) -> bool {
+        if self.loose == ix {
+            return true;
+        }
         let mut node = self.roots[class_of(slots[ix].size)];
         while node.is_some() && node != ix {
             node = if before(&slots[ix], &slots[node]) { slots[node].left } else { slots[node].right };
@@ -160,20 +199,20 @@ impl Holes {
     }
 
     /// The size of the largest hole, in granules.
-    pub(super) fn largest(&self, slots: &Slots) -> u32 {
-        let Some(class) = self.filled.last() else { return 0 };
+    pub(super) fn largest(&self, slots: &[Slot]) -> u32 {
+        let loose = if self.loose.is_some() { slots[self.loose].size } else { 0 };
+        let Some(class) = self.filled.last() else { return loose };
         let mut node = self.roots[class];
-        let mut size = 0;
-        while node.is_some() {
-            (size, node) = (slots[node].size, slots[node].right);
+        while slots[node].right.is_some() {
+            node = slots[node].right;
         }
-        size
+        loose.max(slots[node].size)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::slots::State;
+    use super::super::slots::{Slots, State};
     use super::*;
 
     /// Holes of one granule of gap each, so that none of them touch.
@@ -192,7 +231,7 @@ mod tests {
     }
 
     /// A plain scan: what `best` must find.
-    fn scan(slots: &Slots, among: &[SlotIx], size: u32) -> Option<SlotIx> {
+    fn scan(slots: &[Slot], among: &[SlotIx], size: u32) -> Option<SlotIx> {
         let fits = among.iter().copied().filter(|&ix| slots[ix].size >= size);
         fits.min_by_key(|&ix| (slots[ix].size, slots[ix].offset))
     }
@@ -226,7 +265,7 @@ mod tests {
             let (mut slots, ixs) = table(&sizes);
             let mut holes = Holes::new();
             for at in order {
-                holes.insert(&mut slots, ixs[at]);
+                holes.plant(&mut slots, ixs[at]);
             }
             let links: Vec<_> = slots.iter().map(|(_, slot)| (slot.left, slot.right)).collect();
             (holes.roots[class_of(1000)], links)
@@ -240,7 +279,7 @@ mod tests {
         let (mut slots, ixs) = table(&vec![1000; 10_000]);
         let mut holes = Holes::new();
         for &ix in &ixs {
-            holes.insert(&mut slots, ix);
+            holes.plant(&mut slots, ix);
         }
         let mut level = vec![holes.roots[class_of(1000)]];
         let mut depth = 0;

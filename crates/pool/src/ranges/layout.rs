@@ -2,7 +2,8 @@
 
 use super::ids::{BlockId, RegionId};
 use super::slots::{SlotIx, State};
-use super::{Ranges, RegionKind};
+use super::region::{Region, RegionKind};
+use super::Ranges;
 
 /// One live block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,7 @@ pub struct Span {
 }
 
 impl Ranges {
+    #[inline]
     pub(super) fn describe(&self, ix: SlotIx) -> Block {
         let slot = &self.slots[ix];
         Block {
@@ -47,14 +49,20 @@ impl Ranges {
         Some(self.describe(self.slots.find_live(id)?))
     }
 
-    /// The live block that the byte `offset` of `region` lies in.
+    /// The live block that the byte `offset` of `region` lies in. Tidies the index by address on the way, and changes nothing else.
     #[must_use]
-    pub fn block_at(&self, region: RegionId, offset: u64) -> Option<Block> {
+    pub fn block_at(&mut self, region: RegionId, offset: u64) -> Option<Block> {
         let at = self.granule.floor(offset)?;
-        let region = self.regions.get(region.0 as usize)?;
-        let ix = region.index.at_or_before(&self.slots, at);
-        let hit = ix.is_some() && self.slots[ix].state == State::Live && at < self.slots[ix].end();
+        let ix = self.slot_at_or_before(u16::try_from(region.0).ok()?, at)?;
+        let hit = self.slots[ix].state == State::Live && at < self.slots[ix].end();
         hit.then(|| self.describe(ix))
+    }
+
+    /// The last slot of a region that starts at or before `offset`.
+    pub(super) fn slot_at_or_before(&mut self, region: u16, offset: u32) -> Option<SlotIx> {
+        let Region { first, index, .. } = self.regions.get_mut(usize::from(region))?;
+        let ix = index.at_or_before(&self.slots, region, *first, offset);
+        ix.is_some().then_some(ix)
     }
 
     /// The regions in order of preference, with kind and length in bytes.

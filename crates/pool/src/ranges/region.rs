@@ -24,9 +24,6 @@ pub(super) struct Region {
     /// The slots with the lowest and the highest address.
     pub(super) first: SlotIx,
     pub(super) last: SlotIx,
-    pub(super) live: u32,
-    /// Blocks that are not live and that a checkpoint remembers.
-    pub(super) parked: u32,
     pub(super) index: AddressIndex,
 }
 
@@ -40,8 +37,6 @@ impl Region {
             tail,
             first: none,
             last: none,
-            live: 0,
-            parked: 0,
             index: AddressIndex::default(),
         }
     }

@@ -52,8 +52,8 @@ impl Ranges {
         let block = if within.grows() && at >= within.tail {
             self.take_from_tail(name, at, size)
         } else {
-            let hole =
-                self.free_hole(within.index.at_or_before(&self.slots, at), at + size).ok_or(occupied)?;
+            let hole = self.slot_at_or_before(name, at).filter(|&slot| self.is_hole(slot));
+            let hole = hole.filter(|&hole| self.slots[hole].end() >= at + size).ok_or(occupied)?;
             self.take_from_hole(hole, at - self.slots[hole].offset, size)
         };
         self.tally.note_peak();
@@ -109,12 +109,6 @@ impl Ranges {
             let offset = region.tail.checked_next_multiple_of(unit)?;
             (offset <= region.len && size <= region.len - offset).then_some((name, offset))
         })
-    }
-
-    /// `hole` if it is one and reaches up to `end`.
-    fn free_hole(&self, hole: SlotIx, end: u32) -> Option<SlotIx> {
-        let fits = hole.is_some() && self.is_hole(hole) && self.slots[hole].end() >= end;
-        fits.then_some(hole)
     }
 
     #[cold]

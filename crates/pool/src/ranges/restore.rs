@@ -166,7 +166,7 @@ impl Ranges {
         self.history.set_base(Some(target));
         for slot in old.born {
             if self.history.is_lost(&self.slots, slot) {
-                self.forget(slot);
+                self.slots.vacate(slot);
             }
         }
         if from != target {

@@ -12,10 +12,12 @@ impl SlotIx {
     /// No slot.
     pub(super) const NONE: Self = Self(u32::MAX);
 
+    #[inline]
     pub(super) fn at(self) -> usize {
         self.0 as usize
     }
 
+    #[inline]
     pub(super) fn is_some(self) -> bool {
         self != Self::NONE
     }
@@ -53,6 +55,7 @@ pub(super) struct Slot {
 
 impl Slot {
     /// Where the slot's range ends. Never more than 2^32 - 2.
+    #[inline]
     pub(super) fn end(&self) -> u32 {
         self.offset + self.size
     }
@@ -71,6 +74,7 @@ impl Slots {
     }
 
     /// Takes a slot for `size` granules at `offset`, not yet linked to neighbours.
+    #[inline]
     pub(super) fn occupy(&mut self, region: u16, offset: u32, size: u32, state: State) -> SlotIx {
         let ix = self.vacant;
         if ix.is_some() {
@@ -96,6 +100,7 @@ impl Slots {
     }
 
     /// Gives the slot back, and makes every name that it had stale.
+    #[inline]
     pub(super) fn vacate(&mut self, ix: SlotIx) {
         let vacant = self.vacant;
         let slot = &mut self.table[ix.at()];
@@ -118,13 +123,10 @@ impl Slots {
     }
 
     /// The slot of the live block with this name.
+    #[inline]
     pub(super) fn find_live(&self, id: BlockId) -> Option<SlotIx> {
         let slot = self.table.get(id.slot as usize)?;
         (slot.state == State::Live && slot.serial == id.serial).then_some(SlotIx(id.slot))
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.table.len()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (SlotIx, &Slot)> {
@@ -132,17 +134,35 @@ impl Slots {
     }
 }
 
-impl std::ops::Index<SlotIx> for Slots {
-    type Output = Slot;
+impl std::ops::Deref for Slots {
+    type Target = [Slot];
 
-    fn index(&self, ix: SlotIx) -> &Slot {
-        &self.table[ix.at()]
+    #[inline]
+    fn deref(&self) -> &[Slot] {
+        &self.table
     }
 }
 
-impl std::ops::IndexMut<SlotIx> for Slots {
+impl std::ops::DerefMut for Slots {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [Slot] {
+        &mut self.table
+    }
+}
+
+impl std::ops::Index<SlotIx> for [Slot] {
+    type Output = Slot;
+
+    #[inline]
+    fn index(&self, ix: SlotIx) -> &Slot {
+        &self[ix.at()]
+    }
+}
+
+impl std::ops::IndexMut<SlotIx> for [Slot] {
+    #[inline]
     fn index_mut(&mut self, ix: SlotIx) -> &mut Slot {
-        &mut self.table[ix.at()]
+        &mut self[ix.at()]
     }
 }
 

@@ -143,7 +143,7 @@ impl Runner {
             match *event {
                 Event::Alloc { bytes: 0, .. } | Event::Phase(_) => {}
                 Event::Alloc { block, bytes, .. } => {
-                    requests[block as usize] = Some(recorder.alloc(bytes, 1))
+                    requests[block as usize] = Some(recorder.alloc(bytes, 1));
                 }
                 Event::Free { block } => match (requests[block as usize], &self.blocks[block as usize]) {
                     (Some(request), _) => recorder.free(request),

@@ -159,7 +159,7 @@ impl Pair {
         let (known, stale): (Vec<_>, Vec<_>) =
             self.names.iter().partition(|&&name| self.ranges.remembers(name));
         let pick = |pick: &usize| {
-            let from = if pick % 32 == 0 { &stale } else { &known };
+            let from = if pick.is_multiple_of(32) { &stale } else { &known };
             from.get(pick / 32 % from.len().max(1)).copied()
         };
         picks.iter().filter_map(pick).collect()
