@@ -54,34 +54,31 @@ impl Ranges {
     /// Makes a block of `size` granules, `gap` granules into `hole`.
     #[inline]
     pub(super) fn take_from_hole(&mut self, hole: SlotIx, gap: u32, size: u32) -> SlotIx {
-        self.holes.remove(&mut self.slots, hole);
-        let whole = self.slots[hole];
+        let Self { slots, holes, regions, .. } = self;
+        holes.remove(slots, hole);
+        let Slot { offset, size: whole, region: name, .. } = slots[hole];
+        let region = &mut regions[usize::from(name)];
         let block = if gap == 0 {
             // The hole's slot becomes the block's: nothing to relink, and its serial has not named a block yet.
-            let slot = &mut self.slots[hole];
+            let slot = &mut slots[hole];
             slot.state = State::Live;
             slot.size = size;
             hole
         } else {
-            self.take_behind_gap(hole, gap, size)
+            slots[hole].size = gap;
+            holes.insert(slots, hole);
+            let block = slots.occupy(name, offset + gap, size, State::Live);
+            link_after(slots, region, hole, block);
+            block
         };
-        let rest = whole.size - gap - size;
+        region.index.note_birth(offset + gap, block);
+        let rest = whole - gap - size;
         if rest > 0 {
-            self.add_hole(block, whole.region, whole.offset + gap + size, rest);
+            let hole = slots.occupy(name, offset + gap + size, rest, State::Hole);
+            link_after(slots, region, block, hole);
+            holes.insert(slots, hole);
         }
-        self.regions[usize::from(whole.region)].index.note_birth(whole.offset + gap, block);
         self.tally.add_live(size);
-        block
-    }
-
-    /// Leaves the first `gap` granules of `hole`, which is in no tree, a hole, and makes a block behind them.
-    #[inline(never)]
-    fn take_behind_gap(&mut self, hole: SlotIx, gap: u32, size: u32) -> SlotIx {
-        let Slot { offset, region, .. } = self.slots[hole];
-        self.slots[hole].size = gap;
-        self.holes.insert(&mut self.slots, hole);
-        let block = self.slots.occupy(region, offset + gap, size, State::Live);
-        link_after(&mut self.slots, &mut self.regions[usize::from(region)], hole, block);
         block
     }
 
@@ -146,66 +143,57 @@ impl Ranges {
     /// it becomes a hole or vacant, and the block's name is stale from here on.
     #[inline]
     pub(super) fn give_back(&mut self, block: SlotIx, keep: bool) {
-        let gone = self.slots[block];
-        self.tally.remove_live(gone.size);
-        let region = &mut self.regions[usize::from(gone.region)];
-        region.index.note_death(&self.slots, block);
-        let (mut before, mut after) = (gone.prev, gone.next);
-        let (mut offset, mut size) = (gone.offset, gone.size);
-        let hole_after = after.is_some() && self.slots[after].state == State::Hole;
+        let Self { slots, holes, regions, tally, .. } = self;
+        let Slot { mut offset, mut size, prev, next, region: name, .. } = slots[block];
+        tally.remove_live(size);
+        let region = &mut regions[usize::from(name)];
+        region.index.note_death(slots, block);
+        let (mut before, mut after) = (prev, next);
+        let hole_after = after.is_some() && slots[after].state == State::Hole;
         if hole_after {
-            self.holes.remove(&mut self.slots, after);
-            size += self.slots[after].size;
-            let next = self.slots[after].next;
-            self.slots.vacate(after);
-            after = next;
+            holes.remove(slots, after);
+            size += slots[after].size;
+            let behind = slots[after].next;
+            slots.vacate(after);
+            after = behind;
         }
-        let hole_before = before.is_some() && self.slots[before].state == State::Hole;
+        let hole_before = before.is_some() && slots[before].state == State::Hole;
         if hole_before {
-            self.holes.remove(&mut self.slots, before);
-            offset = self.slots[before].offset;
-            size += self.slots[before].size;
+            holes.remove(slots, before);
+            offset = slots[before].offset;
+            size += slots[before].size;
         }
         if !after.is_some() && region.grows() {
             if hole_before {
-                let prev = self.slots[before].prev;
-                self.slots.vacate(before);
-                before = prev;
+                let ahead = slots[before].prev;
+                slots.vacate(before);
+                before = ahead;
             }
-            join(&mut self.slots, region, before, after);
+            join(slots, region, before, after);
             region.tail = offset;
-            self.retire(block, keep);
-            return;
+            return slots.retire(block, keep);
         }
         let hole = if hole_before {
-            join(&mut self.slots, region, before, after);
-            self.slots[before].size = size;
-            self.retire(block, keep);
+            join(slots, region, before, after);
+            slots[before].size = size;
+            slots.retire(block, keep);
             before
         } else if keep {
-            let hole = self.slots.occupy(gone.region, offset, size, State::Hole);
-            join(&mut self.slots, region, before, hole);
-            join(&mut self.slots, region, hole, after);
-            self.retire(block, keep);
+            let hole = slots.occupy(name, offset, size, State::Hole);
+            join(slots, region, before, hole);
+            join(slots, region, hole, after);
+            slots.retire(block, keep);
             hole
         } else {
-            let slot = &mut self.slots[block];
+            let slot = &mut slots[block];
             slot.serial = slot.serial.wrapping_add(1);
             slot.state = State::Hole;
             slot.size = size;
             if hole_after {
-                join(&mut self.slots, region, block, after);
+                join(slots, region, block, after);
             }
             block
         };
-        self.holes.insert(&mut self.slots, hole);
-    }
-
-    fn retire(&mut self, block: SlotIx, keep: bool) {
-        if keep {
-            self.slots[block].state = State::Parked;
-        } else {
-            self.slots.vacate(block);
-        }
+        holes.insert(slots, hole);
     }
 }

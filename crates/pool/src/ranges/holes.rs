@@ -29,22 +29,19 @@ enum Link {
     Right(SlotIx),
 }
 
-/// Whether `a` comes before `b` in the order of a class.
-fn before(a: &Slot, b: &Slot) -> bool {
-    if a.size != b.size {
-        return a.size < b.size;
-    }
-    place(a) < place(b)
+/// What holes of a class are ordered by: size, then region, then offset.
+type Key = (u32, u64);
+
+#[inline]
+fn key(slot: &Slot) -> Key {
+    (slot.size, u64::from(slot.region) << 32 | u64::from(slot.offset))
 }
 
-fn place(slot: &Slot) -> u64 {
-    u64::from(slot.region) << 32 | u64::from(slot.offset)
-}
-
-/// A hash of the hole's place. Odd multipliers are bijections, and the fold brings the well-mixed high bits down.
+/// A hash of the hole's place. An odd multiplier is a bijection, and the high bits of the product are well mixed.
+#[inline]
 fn priority(slot: &Slot) -> u32 {
-    let mixed = place(slot).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    ((mixed >> 32) ^ (mixed >> 15)) as u32
+    let (_, place) = key(slot);
+    (place.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
 }
 
 impl Holes {
@@ -96,11 +93,11 @@ impl Holes {
             slots[ix].right = SlotIx::NONE;
             return;
         }
-        let new = slots[ix];
-        let rank = priority(&new);
+        let new = key(&slots[ix]);
+        let rank = priority(&slots[ix]);
         let mut link = Link::Root;
         while node.is_some() && priority(&slots[node]) >= rank {
-            (link, node) = if before(&new, &slots[node]) {
+            (link, node) = if new < key(&slots[node]) {
                 (Link::Left(node), slots[node].left)
             } else {
                 (Link::Right(node), slots[node].right)
@@ -110,7 +107,7 @@ impl Holes {
         // What hung here is split into what comes before the new hole and what comes after it.
         let (mut low, mut high) = (Link::Left(ix), Link::Right(ix));
         while node.is_some() {
-            if before(&new, &slots[node]) {
+            if new < key(&slots[node]) {
                 self.set(slots, class, high, node);
                 (high, node) = (Link::Left(node), slots[node].left);
             } else {
@@ -124,23 +121,23 @@ impl Holes {
 
     /// Takes a hole out of the tree of its class.
     fn uproot(&mut self, slots: &mut [Slot], ix: SlotIx) {
-        let gone = slots[ix];
-        let class = class_of(gone.size);
-        if self.roots[class] == ix && !gone.left.is_some() && !gone.right.is_some() {
+        let Slot { size, left: mut low, right: mut high, .. } = slots[ix];
+        let class = class_of(size);
+        if self.roots[class] == ix && !low.is_some() && !high.is_some() {
             self.roots[class] = SlotIx::NONE;
             self.filled.remove(class);
             return;
         }
+        let gone = key(&slots[ix]);
         let mut link = Link::Root;
         let mut node = self.roots[class];
         while node != ix {
-            (link, node) = if before(&gone, &slots[node]) {
+            (link, node) = if gone < key(&slots[node]) {
                 (Link::Left(node), slots[node].left)
             } else {
                 (Link::Right(node), slots[node].right)
             };
         }
-        let (mut low, mut high) = (gone.left, gone.right);
         while low.is_some() && high.is_some() {
             if priority(&slots[low]) >= priority(&slots[high]) {
                 self.set(slots, class, link, low);
@@ -158,7 +155,7 @@ impl Holes {
     pub(super) fn best(&self, slots: &[Slot], size: u32) -> Option<SlotIx> {
         let planted = self.best_planted(slots, size);
         if self.loose.is_some() && slots[self.loose].size >= size {
-            let better = planted.is_none_or(|planted| before(&slots[self.loose], &slots[planted]));
+            let better = planted.is_none_or(|planted| key(&slots[self.loose]) < key(&slots[planted]));
             return if better { Some(self.loose) } else { planted };
         }
         planted
@@ -193,7 +190,7 @@ impl Holes {
         }
         let mut node = self.roots[class_of(slots[ix].size)];
         while node.is_some() && node != ix {
-            node = if before(&slots[ix], &slots[node]) { slots[node].left } else { slots[node].right };
+            node = if key(&slots[ix]) < key(&slots[node]) { slots[node].left } else { slots[node].right };
         }
         node == ix
     }

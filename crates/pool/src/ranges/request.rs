@@ -68,12 +68,17 @@ impl Ranges {
     /// # Errors
     ///
     /// [`PoolError::NotLive`] if the block is not live.
+    #[inline]
     pub fn free(&mut self, id: BlockId) -> Result<Block, PoolError> {
         let Some(ix) = self.slots.find_live(id) else { return Err(PoolError::NotLive { block: id }) };
         let block = self.describe(ix);
+        self.release(ix);
+        Ok(block)
+    }
+
+    fn release(&mut self, ix: SlotIx) {
         let keep = self.history.note_death(ix);
         self.give_back(ix, keep);
-        Ok(block)
     }
 
     fn size_of(&self, bytes: u64) -> Result<u32, PoolError> {

@@ -77,37 +77,42 @@ impl Slots {
     #[inline]
     pub(super) fn occupy(&mut self, region: u16, offset: u32, size: u32, state: State) -> SlotIx {
         let ix = self.vacant;
-        if ix.is_some() {
-            let slot = &mut self.table[ix.at()];
-            self.vacant = slot.next;
-            *slot = Slot { offset, size, region, state, next: SlotIx::NONE, ..*slot };
-            return ix;
-        }
-        let ix = SlotIx(self.table.len() as u32);
+        let Some(slot) = self.table.get_mut(ix.at()) else { return self.push(region, offset, size, state) };
+        self.vacant = slot.next;
+        slot.offset = offset;
+        slot.size = size;
+        slot.region = region;
+        slot.state = state;
+        ix
+    }
+
+    #[inline(never)]
+    fn push(&mut self, region: u16, offset: u32, size: u32, state: State) -> SlotIx {
         let none = SlotIx::NONE;
-        self.table.push(Slot {
-            offset,
-            size,
-            prev: none,
-            next: none,
-            left: none,
-            right: none,
-            serial: 0,
-            region,
-            state,
-        });
+        let ix = SlotIx(self.table.len() as u32);
+        let slot = Slot { offset, size, prev: none, next: none, left: none, right: none, serial: 0, region, state };
+        self.table.push(slot);
         ix
     }
 
     /// Gives the slot back, and makes every name that it had stale.
     #[inline]
     pub(super) fn vacate(&mut self, ix: SlotIx) {
-        let vacant = self.vacant;
         let slot = &mut self.table[ix.at()];
         slot.serial = slot.serial.wrapping_add(1);
         slot.state = State::Vacant;
-        slot.next = vacant;
+        slot.next = self.vacant;
         self.vacant = ix;
+    }
+
+    /// Takes a block out of use: parked under its name if `keep` says so, and vacant otherwise.
+    #[inline]
+    pub(super) fn retire(&mut self, ix: SlotIx, keep: bool) {
+        if keep {
+            self.table[ix.at()].state = State::Parked;
+        } else {
+            self.vacate(ix);
+        }
     }
 
     /// The name of the block in this slot.
