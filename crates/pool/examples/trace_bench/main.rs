@@ -50,7 +50,9 @@ fn options() -> Result<Options, Box<dyn Error>> {
             "--traces" => options.traces = Some(value()?.into()),
             "--rounds" => options.rounds = value()?.parse()?,
             _ => {
-                return Err(format!("unknown option {argument}; there are --traces DIR and --rounds N").into());
+                return Err(
+                    format!("unknown option {argument}; there are --traces DIR and --rounds N").into()
+                );
             }
         }
     }

@@ -179,23 +179,24 @@ mod tests {
     use super::super::slots::Slots;
     use super::*;
 
-    const OFFSETS: [u32; 11] =
-        [0, 1, 63, 64, 65, 4096, 4097, 300_000, 20_000_000, 20_000_063, 1_200_000_000];
+    const OFFSETS: [u32; 11] = [0, 1, 63, 64, 65, 4096, 4097, 300_000, 20_000_000, 20_000_063, 1_200_000_000];
 
     /// Blocks of one granule at the offsets, linked to each other as if there were nothing between.
-    fn chain(index: &mut AddressIndex) -> Slots {
+    fn chain(index: &mut AddressIndex) -> (Slots, Vec<(SlotIx, u32)>) {
         let mut slots = Slots::new();
         let mut last = SlotIx::NONE;
+        let mut all = Vec::new();
         for offset in OFFSETS {
             let ix = slots.occupy(0, offset, 1, State::Live);
-            slots[ix].prev = last;
+            (slots[ix].prev, slots[ix].next) = (last, SlotIx::NONE);
             if last.is_some() {
                 slots[last].next = ix;
             }
             last = ix;
             index.note_birth(offset, ix);
+            all.push((ix, offset));
         }
-        slots
+        (slots, all)
     }
 
     fn kill(index: &mut AddressIndex, slots: &mut Slots, ix: SlotIx) {
@@ -226,8 +227,7 @@ mod tests {
     fn the_nearest_earlier_slot_is_found_over_any_distance_and_after_any_death() {
         for stride in [2, 3, 5, 7] {
             let mut index = AddressIndex::default();
-            let mut slots = chain(&mut index);
-            let mut left: Vec<_> = slots.iter().map(|(ix, slot)| (ix, slot.offset)).collect();
+            let (mut slots, mut left) = chain(&mut index);
             while !left.is_empty() {
                 check(&mut index, &slots, &left);
                 let (gone, _) = left.remove(stride * left.len() / 8);

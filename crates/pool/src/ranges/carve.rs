@@ -55,28 +55,29 @@ impl Ranges {
     #[inline]
     pub(super) fn take_from_hole(&mut self, hole: SlotIx, gap: u32, size: u32) -> SlotIx {
         let Self { slots, holes, regions, .. } = self;
-        holes.remove(slots, hole);
-        let Slot { offset, size: whole, region: name, .. } = slots[hole];
+        let (table, vacant) = slots.parts();
+        holes.remove(table, hole);
+        let Slot { offset, size: whole, region: name, .. } = table[hole];
         let region = &mut regions[usize::from(name)];
         let block = if gap == 0 {
             // The hole's slot becomes the block's: nothing to relink, and its serial has not named a block yet.
-            let slot = &mut slots[hole];
+            let slot = &mut table[hole];
             slot.state = State::Live;
             slot.size = size;
             hole
         } else {
-            slots[hole].size = gap;
-            holes.insert(slots, hole);
-            let block = slots.occupy(name, offset + gap, size, State::Live);
-            link_after(slots, region, hole, block);
+            table[hole].size = gap;
+            holes.insert(table, hole);
+            let block = vacant.occupy(table, name, offset + gap, size, State::Live);
+            link_after(table, region, hole, block);
             block
         };
         region.index.note_birth(offset + gap, block);
         let rest = whole - gap - size;
         if rest > 0 {
-            let hole = slots.occupy(name, offset + gap + size, rest, State::Hole);
-            link_after(slots, region, block, hole);
-            holes.insert(slots, hole);
+            let hole = vacant.occupy(table, name, offset + gap + size, rest, State::Hole);
+            link_after(table, region, block, hole);
+            holes.insert(table, hole);
         }
         self.tally.add_live(size);
         block
@@ -144,56 +145,57 @@ impl Ranges {
     #[inline]
     pub(super) fn give_back(&mut self, block: SlotIx, keep: bool) {
         let Self { slots, holes, regions, tally, .. } = self;
-        let Slot { mut offset, mut size, prev, next, region: name, .. } = slots[block];
+        let (table, vacant) = slots.parts();
+        let Slot { mut offset, mut size, prev, next, region: name, .. } = table[block];
         tally.remove_live(size);
         let region = &mut regions[usize::from(name)];
-        region.index.note_death(slots, block);
+        region.index.note_death(table, block);
         let (mut before, mut after) = (prev, next);
-        let hole_after = after.is_some() && slots[after].state == State::Hole;
+        let hole_after = after.is_some() && table[after].state == State::Hole;
         if hole_after {
-            holes.remove(slots, after);
-            size += slots[after].size;
-            let behind = slots[after].next;
-            slots.vacate(after);
+            holes.remove(table, after);
+            size += table[after].size;
+            let behind = table[after].next;
+            vacant.vacate(table, after);
             after = behind;
         }
-        let hole_before = before.is_some() && slots[before].state == State::Hole;
+        let hole_before = before.is_some() && table[before].state == State::Hole;
         if hole_before {
-            holes.remove(slots, before);
-            offset = slots[before].offset;
-            size += slots[before].size;
+            holes.remove(table, before);
+            offset = table[before].offset;
+            size += table[before].size;
         }
         if !after.is_some() && region.grows() {
             if hole_before {
-                let ahead = slots[before].prev;
-                slots.vacate(before);
+                let ahead = table[before].prev;
+                vacant.vacate(table, before);
                 before = ahead;
             }
-            join(slots, region, before, after);
+            join(table, region, before, after);
             region.tail = offset;
-            return slots.retire(block, keep);
+            return vacant.retire(table, block, keep);
         }
         let hole = if hole_before {
-            join(slots, region, before, after);
-            slots[before].size = size;
-            slots.retire(block, keep);
+            join(table, region, before, after);
+            table[before].size = size;
+            vacant.retire(table, block, keep);
             before
         } else if keep {
-            let hole = slots.occupy(name, offset, size, State::Hole);
-            join(slots, region, before, hole);
-            join(slots, region, hole, after);
-            slots.retire(block, keep);
+            let hole = vacant.occupy(table, name, offset, size, State::Hole);
+            join(table, region, before, hole);
+            join(table, region, hole, after);
+            vacant.retire(table, block, keep);
             hole
         } else {
-            let slot = &mut slots[block];
+            let slot = &mut table[block];
             slot.serial = slot.serial.wrapping_add(1);
             slot.state = State::Hole;
             slot.size = size;
             if hole_after {
-                join(slots, region, block, after);
+                join(table, region, block, after);
             }
             block
         };
-        holes.insert(slots, hole);
+        holes.insert(table, hole);
     }
 }

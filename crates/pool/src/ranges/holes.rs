@@ -46,7 +46,12 @@ fn priority(slot: &Slot) -> u32 {
 
 impl Holes {
     pub(super) fn new() -> Self {
-        Self { roots: Box::new([SlotIx::NONE; CLASSES]), filled: ClassSet::new(), loose: SlotIx::NONE, count: 0 }
+        Self {
+            roots: Box::new([SlotIx::NONE; CLASSES]),
+            filled: ClassSet::new(),
+            loose: SlotIx::NONE,
+            count: 0,
+        }
     }
 
     pub(super) fn count(&self) -> u32 {

@@ -1,9 +1,9 @@
 //! Looking at blocks and free runs.
 
-use super::ids::{BlockId, RegionId};
-use super::slots::{SlotIx, State};
-use super::region::{Region, RegionKind};
 use super::Ranges;
+use super::ids::{BlockId, RegionId};
+use super::region::{Region, RegionKind};
+use super::slots::{SlotIx, State};
 
 /// One live block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,14 +31,7 @@ impl Region {
     pub(super) fn new(kind: RegionKind, len: u32) -> Self {
         let tail = if kind == RegionKind::Fixed { len } else { 0 };
         let none = SlotIx::NONE;
-        Self {
-            kind: Some(kind),
-            len,
-            tail,
-            first: none,
-            last: none,
-            index: AddressIndex::default(),
-        }
+        Self { kind: Some(kind), len, tail, first: none, last: none, index: AddressIndex::default() }
     }
 
     /// What is left of a region until its name is given to another.

@@ -77,7 +77,9 @@ impl Ranges {
     /// [`PoolError::RegionInUse`] if a block in it is live or remembered by a checkpoint, [`PoolError::NoRegion`].
     pub fn remove_region(&mut self, region: RegionId) -> Result<u64, PoolError> {
         let known = self.known_region(region)?;
-        let within = |state| self.slots.iter().filter(move |(_, s)| s.state == state && u32::from(s.region) == region.0);
+        let within = |state| {
+            self.slots.iter().filter(move |(_, s)| s.state == state && u32::from(s.region) == region.0)
+        };
         let (live, remembered) = (within(State::Live).count() as u32, within(State::Parked).count() as u32);
         if live > 0 || remembered > 0 {
             return Err(PoolError::RegionInUse { region, live, remembered });

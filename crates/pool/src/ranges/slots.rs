@@ -61,24 +61,35 @@ impl Slot {
     }
 }
 
-/// The table of slots, with the vacant ones chained through `next`.
+/// The table of slots.
 #[derive(Clone, Debug)]
 pub(super) struct Slots {
     table: Vec<Slot>,
-    vacant: SlotIx,
+    vacant: Vacant,
 }
 
-impl Slots {
-    pub(super) fn new() -> Self {
-        Self { table: Vec::new(), vacant: SlotIx::NONE }
-    }
+/// The vacant slots, chained through `next`.
+#[derive(Clone, Debug)]
+pub(super) struct Vacant {
+    first: SlotIx,
+    count: u32,
+}
 
-    /// Takes a slot for `size` granules at `offset`, not yet linked to neighbours.
+impl Vacant {
+    /// Takes a slot for `size` granules at `offset`, not yet linked to neighbours. There must be a vacant one.
     #[inline]
-    pub(super) fn occupy(&mut self, region: u16, offset: u32, size: u32, state: State) -> SlotIx {
-        let ix = self.vacant;
-        let Some(slot) = self.table.get_mut(ix.at()) else { return self.push(region, offset, size, state) };
-        self.vacant = slot.next;
+    pub(super) fn occupy(
+        &mut self,
+        table: &mut [Slot],
+        region: u16,
+        offset: u32,
+        size: u32,
+        state: State,
+    ) -> SlotIx {
+        let ix = self.first;
+        let slot = &mut table[ix];
+        self.first = slot.next;
+        self.count -= 1;
         slot.offset = offset;
         slot.size = size;
         slot.region = region;
@@ -86,32 +97,72 @@ impl Slots {
         ix
     }
 
-    #[inline(never)]
-    fn push(&mut self, region: u16, offset: u32, size: u32, state: State) -> SlotIx {
-        let none = SlotIx::NONE;
-        let ix = SlotIx(self.table.len() as u32);
-        let slot = Slot { offset, size, prev: none, next: none, left: none, right: none, serial: 0, region, state };
-        self.table.push(slot);
-        ix
-    }
-
     /// Gives the slot back, and makes every name that it had stale.
     #[inline]
-    pub(super) fn vacate(&mut self, ix: SlotIx) {
-        let slot = &mut self.table[ix.at()];
+    pub(super) fn vacate(&mut self, table: &mut [Slot], ix: SlotIx) {
+        let slot = &mut table[ix];
         slot.serial = slot.serial.wrapping_add(1);
         slot.state = State::Vacant;
-        slot.next = self.vacant;
-        self.vacant = ix;
+        slot.next = self.first;
+        self.first = ix;
+        self.count += 1;
     }
 
     /// Takes a block out of use: parked under its name if `keep` says so, and vacant otherwise.
     #[inline]
-    pub(super) fn retire(&mut self, ix: SlotIx, keep: bool) {
+    pub(super) fn retire(&mut self, table: &mut [Slot], ix: SlotIx, keep: bool) {
         if keep {
-            self.table[ix.at()].state = State::Parked;
+            table[ix].state = State::Parked;
         } else {
-            self.vacate(ix);
+            self.vacate(table, ix);
+        }
+    }
+}
+
+impl Slots {
+    pub(super) fn new() -> Self {
+        Self { table: Vec::new(), vacant: Vacant { first: SlotIx::NONE, count: 0 } }
+    }
+
+    /// Takes a slot for `size` granules at `offset`, not yet linked to neighbours.
+    pub(super) fn occupy(&mut self, region: u16, offset: u32, size: u32, state: State) -> SlotIx {
+        let (table, vacant) = self.parts();
+        vacant.occupy(table, region, offset, size, state)
+    }
+
+    /// Gives the slot back, and makes every name that it had stale.
+    pub(super) fn vacate(&mut self, ix: SlotIx) {
+        self.vacant.vacate(&mut self.table, ix);
+    }
+
+    /// The slots and the chain of vacant ones, with at least two of these: what one operation may take.
+    ///
+    /// Apart they can be used as a slice whose length is known not to change, which saves most checks of bounds.
+    #[inline]
+    pub(super) fn parts(&mut self) -> (&mut [Slot], &mut Vacant) {
+        if self.vacant.count < 2 {
+            self.add_vacant();
+        }
+        (&mut self.table, &mut self.vacant)
+    }
+
+    #[inline(never)]
+    fn add_vacant(&mut self) {
+        let none = SlotIx::NONE;
+        for _ in 0..2 {
+            let ix = SlotIx(self.table.len() as u32);
+            self.table.push(Slot {
+                offset: 0,
+                size: 0,
+                prev: none,
+                next: none,
+                left: none,
+                right: none,
+                serial: u32::MAX,
+                region: 0,
+                state: State::Vacant,
+            });
+            self.vacant.vacate(&mut self.table, ix);
         }
     }
 
