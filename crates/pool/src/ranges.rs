@@ -50,7 +50,7 @@ pub use granule::Granule;
 pub use ids::{BlockId, CheckpointId, RegionId};
 pub use layout::{Block, Span};
 pub use region::RegionKind;
-pub use restore::Survivors;
+pub use restore::{Restored, Survivors};
 pub use stats::RangeStats;
 
 use history::History;
