@@ -1,12 +1,13 @@
 //! The blocks of one region by address.
 //!
 //! Splitting and merging need only neighbours. Putting a block back where a checkpoint or a plan wants it, and finding the block that
-//! an address lies in, need a search. Each page of 64 granules has a hint: a live block that starts in it. A tree of 64-bit words over
-//! the pages finds the nearest earlier page with a hint. From there the neighbours lead on, at most a page's worth of steps.
+//! an address lies in, need a search. Each page of 64 granules may have a hint: a block that starts in it. A tree of 64-bit words over
+//! the pages finds the nearest earlier page with a hint, and from there the neighbours lead on.
 //!
-//! A hint goes stale when the last block of its page dies. It is cleared by the first search that meets it, so that the two hot
-//! operations, a block's birth and death, cost one or two words. The table takes 4 bytes of host memory for each page, which is 32 KiB
-//! of device memory by default.
+//! Allocating and freeing know nothing of this. Hints are set by what searches: a search leaves one in every page that it walks through,
+//! and one for the block that it is for. It drops those that are out of date. So no page without a hint is walked through twice, unless
+//! a block died in between, and a search costs no more than a page's worth of steps for each death or birth since the last one. The
+//! table takes 4 bytes of host memory for each page, which is 32 KiB of device memory by default.
 
 use super::slots::{Slot, SlotIx, State};
 
@@ -15,7 +16,7 @@ const PAGE_SHIFT: u32 = 6;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct AddressIndex {
-    /// A live block that starts in the page, or a stale hint if no live block does.
+    /// A block that started in the page when it was noted.
     hints: Vec<SlotIx>,
     /// `levels[0]` has a bit for each page with a hint, `levels[n + 1]` one for each word of `levels[n]` that is not zero.
     levels: Vec<Vec<u64>>,
@@ -26,63 +27,34 @@ fn page_of(offset: u32) -> usize {
 }
 
 impl AddressIndex {
-    /// Notes that the block in `slot` was born at `offset`.
-    #[inline]
-    pub(super) fn note_birth(&mut self, offset: u32, slot: SlotIx) {
-        match self.hints.get_mut(page_of(offset)) {
+    /// Notes that the live block in `slot` starts at `offset`.
+    pub(super) fn note(&mut self, offset: u32, slot: SlotIx) {
+        let page = page_of(offset);
+        match self.hints.get_mut(page) {
             Some(hint) if hint.is_some() => *hint = slot,
-            _ => self.open(page_of(offset), slot),
+            _ => self.open(page, slot),
         }
     }
 
-    /// Notes that the block in `slot` dies. It must still be linked to its neighbours.
-    #[inline]
-    pub(super) fn note_death(&mut self, table: &[Slot], slot: SlotIx) {
-        let gone = &table[slot];
-        let page = page_of(gone.offset);
-        if self.hints[page] != slot {
-            return;
-        }
-        // Another block of this page, if there is one, is the nearest on one of the two sides, with at most a hole between.
-        let near = |ix: SlotIx| ix.is_some() && page_of(table[ix].offset) == page;
-        let mut prev = gone.prev;
-        if near(prev) && table[prev].state == State::Hole {
-            prev = table[prev].prev;
-        }
-        if near(prev) {
-            self.hints[page] = prev;
-            return;
-        }
-        let mut next = gone.next;
-        if near(next) && table[next].state == State::Hole {
-            next = table[next].next;
-        }
-        if near(next) {
-            self.hints[page] = next;
-        }
-    }
-
-    /// The last slot of `region` that starts at or before `offset`, or `NONE`; `first` is the first slot of the region.
-    pub(super) fn at_or_before(&mut self, table: &[Slot], region: u16, first: SlotIx, offset: u32) -> SlotIx {
-        let mut slot = self.hint_at_or_before(table, region, page_of(offset)).unwrap_or(first);
-        // The hint may be the last block of the page, and the wanted slot the first.
-        while slot.is_some() && table[slot].offset > offset {
+    /// The last block of `region` that starts at or before `offset`, or the edge of the region.
+    pub(super) fn at_or_before(&mut self, table: &[Slot], region: u16, edge: SlotIx, offset: u32) -> SlotIx {
+        let mut slot = self.hint_at_or_before(table, region, page_of(offset)).unwrap_or(edge);
+        // The hint may be the last block of the page, and the wanted one the first.
+        while table[slot].offset > offset {
             slot = table[slot].prev;
         }
-        while slot.is_some() {
+        let mut page = page_of(table[slot].offset);
+        loop {
             let next = table[slot].next;
             if !next.is_some() || table[next].offset > offset {
-                break;
+                return slot;
             }
             slot = next;
+            if page_of(table[slot].offset) != page {
+                page = page_of(table[slot].offset);
+                self.note(table[slot].offset, slot);
+            }
         }
-        slot
-    }
-
-    /// Whether the hint of the page of `offset` is sound, given that a live block of `region` starts there.
-    pub(super) fn has_hint(&self, table: &[Slot], region: u16, offset: u32) -> bool {
-        let page = page_of(offset);
-        self.hints.get(page).is_some_and(|&hint| hint.is_some() && is_sound(table, region, page, hint))
     }
 
     fn hint_at_or_before(&mut self, table: &[Slot], region: u16, page: usize) -> Option<SlotIx> {
@@ -169,6 +141,7 @@ impl AddressIndex {
     }
 }
 
+/// Whether a hint still says the truth.
 fn is_sound(table: &[Slot], region: u16, page: usize, hint: SlotIx) -> bool {
     let slot = &table[hint];
     slot.state == State::Live && slot.region == region && page_of(slot.offset) == page
@@ -181,75 +154,94 @@ mod tests {
 
     const OFFSETS: [u32; 11] = [0, 1, 63, 64, 65, 4096, 4097, 300_000, 20_000_000, 20_000_063, 1_200_000_000];
 
-    /// Blocks of one granule at the offsets, linked to each other as if there were nothing between.
-    fn chain(index: &mut AddressIndex) -> (Slots, Vec<(SlotIx, u32)>) {
+    /// Blocks of one granule at the offsets, behind an edge.
+    fn chain(offsets: impl IntoIterator<Item = u32>) -> (Slots, SlotIx, Vec<(SlotIx, u32)>) {
         let mut slots = Slots::new();
-        let mut last = SlotIx::NONE;
+        let edge = slots.occupy(0, 0, 0, State::Edge);
+        let mut last = edge;
         let mut all = Vec::new();
-        for offset in OFFSETS {
+        for offset in offsets {
             let ix = slots.occupy(0, offset, 1, State::Live);
-            (slots[ix].prev, slots[ix].next) = (last, SlotIx::NONE);
-            if last.is_some() {
-                slots[last].next = ix;
-            }
+            slots[ix].prev = last;
+            slots[last].next = ix;
             last = ix;
-            index.note_birth(offset, ix);
             all.push((ix, offset));
         }
-        (slots, all)
+        slots[last].next = SlotIx::NONE;
+        (slots, edge, all)
     }
 
-    fn kill(index: &mut AddressIndex, slots: &mut Slots, ix: SlotIx) {
-        index.note_death(slots, ix);
+    fn kill(slots: &mut Slots, ix: SlotIx) {
         let (prev, next) = (slots[ix].prev, slots[ix].next);
-        if prev.is_some() {
-            slots[prev].next = next;
-        }
+        slots[prev].next = next;
         if next.is_some() {
             slots[next].prev = prev;
         }
         slots.vacate(ix);
     }
 
-    fn check(index: &mut AddressIndex, slots: &Slots, left: &[(SlotIx, u32)]) {
-        let first = left.first().map_or(SlotIx::NONE, |first| first.0);
-        for probe in OFFSETS.iter().flat_map(|&o| [o, o + 1, o + 5, o.saturating_sub(1)]).chain([u32::MAX]) {
-            let found = index.at_or_before(slots, 0, first, probe);
-            let want = left.iter().rev().find(|(_, offset)| *offset <= probe);
-            assert_eq!(found, want.map_or(SlotIx::NONE, |want| want.0), "at {probe}");
-        }
-        for &(_, offset) in left {
-            assert!(index.has_hint(slots, 0, offset), "the page of {offset} has a block and no hint");
+    #[test]
+    fn pages_begin_every_64_granules() {
+        assert_eq!([0, 63, 64, 127, 128].map(page_of), [0, 0, 1, 1, 2]);
+    }
+
+    #[test]
+    fn the_nearest_earlier_block_is_found_over_any_distance_and_after_any_death() {
+        for stride in [0, 2, 3, 5, 7] {
+            let mut index = AddressIndex::default();
+            let (mut slots, edge, mut left) = chain(OFFSETS);
+            while !left.is_empty() {
+                let near = OFFSETS.iter().flat_map(|&o| [o, o + 1, o + 5, o.saturating_sub(1)]);
+                for probe in near.chain([u32::MAX]) {
+                    let want = left.iter().rev().find(|(_, offset)| *offset <= probe);
+                    let want = want.map_or(edge, |want| want.0);
+                    assert_eq!(index.at_or_before(&slots, 0, edge, probe), want, "at {probe}");
+                }
+                let (gone, _) = left.remove(stride * left.len() / 8);
+                kill(&mut slots, gone);
+            }
+            assert_eq!(index.at_or_before(&slots, 0, edge, u32::MAX), edge);
         }
     }
 
     #[test]
-    fn the_nearest_earlier_slot_is_found_over_any_distance_and_after_any_death() {
-        for stride in [2, 3, 5, 7] {
-            let mut index = AddressIndex::default();
-            let (mut slots, mut left) = chain(&mut index);
-            while !left.is_empty() {
-                check(&mut index, &slots, &left);
-                let (gone, _) = left.remove(stride * left.len() / 8);
-                kill(&mut index, &mut slots, gone);
-            }
-            check(&mut index, &slots, &left);
+    fn a_search_leaves_a_hint_in_every_page_that_it_walks_through() {
+        let (slots, edge, all) = chain((0..10_000).map(|at| at * 8));
+        let mut index = AddressIndex::default();
+        index.at_or_before(&slots, 0, edge, 79_992);
+        for &(ix, offset) in &all {
+            // Before the first page of blocks comes the edge, which starts in it as well.
+            let hint = index.hint_at_or_before(&slots, 0, page_of(offset));
+            let want = (offset >= 64).then(|| all[offset as usize / 64 * 8].0);
+            assert_eq!(hint, want, "for {ix:?} at {offset}");
         }
+    }
+
+    #[test]
+    fn a_hint_that_is_out_of_date_is_dropped() {
+        let (mut slots, edge, all) = chain([70, 500, 90_000]);
+        let mut index = AddressIndex::default();
+        for &(ix, offset) in &all {
+            index.note(offset, ix);
+        }
+        kill(&mut slots, all[1].0);
+        assert_eq!(index.at_or_before(&slots, 0, edge, 600), all[0].0);
+        assert_eq!(index.hints[page_of(500)], SlotIx::NONE);
+        assert_eq!(index.marked_before(page_of(600) + 1), Some(page_of(70)));
     }
 
     #[test]
     fn a_hint_whose_slot_serves_elsewhere_is_not_trusted() {
-        let mut index = AddressIndex::default();
-        let mut slots = Slots::new();
-        let old = slots.occupy(0, 500, 1, State::Live);
-        index.note_birth(500, old);
-        kill(&mut index, &mut slots, old);
-        for (region, offset) in [(1, 500), (0, 9000)] {
-            let new = slots.occupy(region, offset, 1, State::Live);
-            assert_eq!(new, old);
-            assert!(!index.has_hint(&slots, 0, 500));
-            slots.vacate(new);
+        for (region, offset, state) in
+            [(1, 500, State::Live), (0, 9000, State::Live), (0, 500, State::Parked)]
+        {
+            let (mut slots, edge, all) = chain([70, 500]);
+            let mut index = AddressIndex::default();
+            index.note(500, all[1].0);
+            kill(&mut slots, all[1].0);
+            let new = slots.occupy(region, offset, 1, state);
+            assert_eq!(new, all[1].0);
+            assert_eq!(index.at_or_before(&slots, 0, edge, 600), all[0].0);
         }
-        assert_eq!(index.at_or_before(&slots, 0, SlotIx::NONE, 600), SlotIx::NONE);
     }
 }

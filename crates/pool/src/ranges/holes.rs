@@ -1,4 +1,4 @@
-//! The holes by size: which one serves a request best.
+//! The holes by size: which one serves a request best. A hole goes by the slot of the block before it.
 //!
 //! Each size class holds its holes in a treap (Seidel and Aragon, 1996) ordered by size, then region, then offset. The priority of a
 //! hole is a hash of its place, so the shape of a treap depends on the holes in it and not on the order in which they came. With it
@@ -34,7 +34,7 @@ type Key = (u32, u64);
 
 #[inline]
 fn key(slot: &Slot) -> Key {
-    (slot.size, u64::from(slot.region) << 32 | u64::from(slot.offset))
+    (slot.gap, u64::from(slot.region) << 32 | u64::from(slot.end()))
 }
 
 /// A hash of the hole's place. An odd multiplier is a bijection, and the high bits of the product are well mixed.
@@ -66,7 +66,7 @@ impl Holes {
         }
     }
 
-    /// Adds the hole `ix`, whose region, offset and size are set.
+    /// Adds the hole behind `ix`, whose place and size are set.
     #[inline]
     pub(super) fn insert(&mut self, slots: &mut [Slot], ix: SlotIx) {
         self.count += 1;
@@ -76,7 +76,7 @@ impl Holes {
         }
     }
 
-    /// Takes the hole `ix` out. Its region, offset and size must be those it was inserted with.
+    /// Takes the hole behind `ix` out. Its place and size must be those it was inserted with.
     #[inline]
     pub(super) fn remove(&mut self, slots: &mut [Slot], ix: SlotIx) {
         self.count -= 1;
@@ -89,7 +89,7 @@ impl Holes {
 
     /// Puts a hole into the tree of its class.
     fn plant(&mut self, slots: &mut [Slot], ix: SlotIx) {
-        let class = class_of(slots[ix].size);
+        let class = class_of(slots[ix].gap);
         let mut node = self.roots[class];
         if !node.is_some() {
             self.roots[class] = ix;
@@ -126,8 +126,8 @@ impl Holes {
 
     /// Takes a hole out of the tree of its class.
     fn uproot(&mut self, slots: &mut [Slot], ix: SlotIx) {
-        let Slot { size, left: mut low, right: mut high, .. } = slots[ix];
-        let class = class_of(size);
+        let Slot { gap, left: mut low, right: mut high, .. } = slots[ix];
+        let class = class_of(gap);
         if self.roots[class] == ix && !low.is_some() && !high.is_some() {
             self.roots[class] = SlotIx::NONE;
             self.filled.remove(class);
@@ -159,7 +159,7 @@ impl Holes {
     #[inline]
     pub(super) fn best(&self, slots: &[Slot], size: u32) -> Option<SlotIx> {
         let planted = self.best_planted(slots, size);
-        if self.loose.is_some() && slots[self.loose].size >= size {
+        if self.loose.is_some() && slots[self.loose].gap >= size {
             let better = planted.is_none_or(|planted| key(&slots[self.loose]) < key(&slots[planted]));
             return if better { Some(self.loose) } else { planted };
         }
@@ -172,7 +172,7 @@ impl Holes {
         let mut node = self.roots[class];
         while node.is_some() {
             let hole = &slots[node];
-            if hole.size >= size {
+            if hole.gap >= size {
                 (found, node) = (node, hole.left);
             } else {
                 node = hole.right;
@@ -193,7 +193,7 @@ impl Holes {
         if self.loose == ix {
             return true;
         }
-        let mut node = self.roots[class_of(slots[ix].size)];
+        let mut node = self.roots[class_of(slots[ix].gap)];
         while node.is_some() && node != ix {
             node = if key(&slots[ix]) < key(&slots[node]) { slots[node].left } else { slots[node].right };
         }
@@ -202,13 +202,13 @@ impl Holes {
 
     /// The size of the largest hole, in granules.
     pub(super) fn largest(&self, slots: &[Slot]) -> u32 {
-        let loose = if self.loose.is_some() { slots[self.loose].size } else { 0 };
+        let loose = if self.loose.is_some() { slots[self.loose].gap } else { 0 };
         let Some(class) = self.filled.last() else { return loose };
         let mut node = self.roots[class];
         while slots[node].right.is_some() {
             node = slots[node].right;
         }
-        loose.max(slots[node].size)
+        loose.max(slots[node].gap)
     }
 }
 
@@ -217,14 +217,15 @@ mod tests {
     use super::super::slots::{Slots, State};
     use super::*;
 
-    /// Holes of one granule of gap each, so that none of them touch.
+    /// Holes behind blocks of one granule each.
     fn table(sizes: &[u32]) -> (Slots, Vec<SlotIx>) {
         let mut slots = Slots::new();
         let mut offset = 0;
         let ixs = sizes
             .iter()
             .map(|&size| {
-                let ix = slots.occupy(0, offset, size, State::Hole);
+                let ix = slots.occupy(0, offset, 1, State::Live);
+                slots[ix].gap = size;
                 offset += size + 1;
                 ix
             })
@@ -234,8 +235,8 @@ mod tests {
 
     /// A plain scan: what `best` must find.
     fn scan(slots: &[Slot], among: &[SlotIx], size: u32) -> Option<SlotIx> {
-        let fits = among.iter().copied().filter(|&ix| slots[ix].size >= size);
-        fits.min_by_key(|&ix| (slots[ix].size, slots[ix].offset))
+        let fits = among.iter().copied().filter(|&ix| slots[ix].gap >= size);
+        fits.min_by_key(|&ix| (slots[ix].gap, slots[ix].offset))
     }
 
     #[test]
@@ -251,7 +252,7 @@ mod tests {
             for size in [1, 2, 31, 32, 33, 50, 64, 80, 89, 90, 91] {
                 assert_eq!(holes.best(&slots, size), scan(&slots, &rest, size), "size {size}");
             }
-            let largest = rest.iter().map(|&ix| slots[ix].size).max();
+            let largest = rest.iter().map(|&ix| slots[ix].gap).max();
             assert_eq!(Some(holes.largest(&slots)), largest);
             let gone = rest.swap_remove(rest.len() * 7 / 11);
             holes.remove(&mut slots, gone);

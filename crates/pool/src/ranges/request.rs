@@ -2,7 +2,7 @@
 
 use super::ids::{BlockId, RegionId};
 use super::layout::Block;
-use super::slots::SlotIx;
+use super::slots::{Slot, SlotIx};
 use super::{Granule, Ranges};
 use crate::error::PoolError;
 
@@ -18,8 +18,8 @@ impl Ranges {
     pub fn alloc(&mut self, bytes: u64, align: u64) -> Result<Block, PoolError> {
         let size = self.size_of(bytes)?;
         let unit = self.granule.alignment(align)?;
-        let block = if let Some((hole, gap)) = self.best_hole(size, unit) {
-            self.take_from_hole(hole, gap, size)
+        let block = if let Some((before, offset)) = self.best_hole(size, unit) {
+            self.take_from_hole(before, offset, size)
         } else if let Some((region, offset)) = self.first_tail(size, unit) {
             self.take_from_tail(region, offset, size)
         } else {
@@ -49,13 +49,17 @@ impl Ranges {
             return Err(occupied);
         }
         let name = region.0 as u16;
-        let block = if within.grows() && at >= within.tail {
+        let block = if within.grows() && at >= self.slots[within.last].end() {
             self.take_from_tail(name, at, size)
         } else {
-            let hole = self.slot_at_or_before(name, at).filter(|&slot| self.is_hole(slot));
-            let hole = hole.filter(|&hole| self.slots[hole].end() >= at + size).ok_or(occupied)?;
-            self.take_from_hole(hole, at - self.slots[hole].offset, size)
+            let before = self.slot_at_or_before(name, at).ok_or_else(|| occupied.clone())?;
+            let start = self.slots[before].end();
+            if at < start || at + size > start + self.slots[before].gap {
+                return Err(occupied);
+            }
+            self.take_from_hole(before, at, size)
         };
+        self.regions[usize::from(name)].index.note(at, block);
         self.tally.note_peak();
         self.history.note_birth(block);
         Ok(self.describe(block))
@@ -89,29 +93,28 @@ impl Ranges {
         }
     }
 
-    /// The hole to use, and how far into it the block starts.
+    /// The hole to use, by the slot before it, and where in it the block starts.
+    #[inline]
     fn best_hole(&self, size: u32, unit: u32) -> Option<(SlotIx, u32)> {
         let hole = self.holes.best(&self.slots, size)?;
-        if unit == 1 {
-            return Some((hole, 0));
+        let start = self.slots[hole].end();
+        if start & (unit - 1) == 0 {
+            return Some((hole, start));
         }
-        let gap = |hole: SlotIx| {
-            let over = self.slots[hole].offset & (unit - 1);
-            if over == 0 { 0 } else { unit - over }
+        let aligned = |hole: SlotIx| {
+            let Slot { gap, .. } = self.slots[hole];
+            let start = self.slots[hole].end();
+            let offset = start.checked_next_multiple_of(unit)?;
+            (offset - start <= gap - size).then_some((hole, offset))
         };
-        let room = |hole: SlotIx| self.slots[hole].size - size;
-        if gap(hole) <= room(hole) {
-            return Some((hole, gap(hole)));
-        }
-        // A hole this much larger holds the block wherever it starts, so one more search is enough.
-        let hole = self.holes.best(&self.slots, size.checked_add(unit - 1)?)?;
-        Some((hole, gap(hole)))
+        // A hole larger by all that alignment can skip holds the block wherever it starts, so one more search is enough.
+        aligned(hole).or_else(|| aligned(self.holes.best(&self.slots, size.checked_add(unit - 1)?)?))
     }
 
     fn first_tail(&self, size: u32, unit: u32) -> Option<(u16, u32)> {
         self.growing.iter().find_map(|&name| {
             let region = &self.regions[usize::from(name)];
-            let offset = region.tail.checked_next_multiple_of(unit)?;
+            let offset = self.slots[region.last].end().checked_next_multiple_of(unit)?;
             (offset <= region.len && size <= region.len - offset).then_some((name, offset))
         })
     }
@@ -121,7 +124,7 @@ impl Ranges {
         let stats = self.stats();
         let grow_by = self.growing.first().and_then(|&name| {
             let region = &self.regions[usize::from(name)];
-            let end = region.tail.checked_next_multiple_of(unit)?.checked_add(size)?;
+            let end = self.slots[region.last].end().checked_next_multiple_of(unit)?.checked_add(size)?;
             (end <= Granule::MAX_COUNT).then(|| self.granule.to_bytes(end - region.len))
         });
         PoolError::NoRoom { asked, align, largest_free: stats.largest_free, free: stats.free, grow_by }

@@ -102,7 +102,7 @@ impl Ranges {
     /// Takes away the dead and puts back the kept, and returns how the state then differs from the checkpoint's. On an error the
     /// difference made so far comes with it.
     fn settle_survivors(&mut self, plan: &Plan) -> Result<Delta, (Delta, PoolError)> {
-        self.history.tenures.resize(self.slots.len().max(self.history.tenures.len()), Tenure::default());
+        self.history.tenures.resize(self.slots.len(), Tenure::default());
         let mut delta = Delta::default();
         match &plan.dead {
             Dead::Listed(dead) => {
@@ -166,8 +166,9 @@ impl Ranges {
     fn check_lengths(&self) -> Result<(), PoolError> {
         for &name in &self.growing {
             let region = &self.regions[usize::from(name)];
-            if region.tail > region.len {
-                let (len, needed) = (self.granule.to_bytes(region.len), self.granule.to_bytes(region.tail));
+            let used = self.slots[region.last].end();
+            if used > region.len {
+                let (len, needed) = (self.granule.to_bytes(region.len), self.granule.to_bytes(used));
                 return Err(PoolError::RegionTooShort { region: RegionId(name.into()), len, needed });
             }
         }

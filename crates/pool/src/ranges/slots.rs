@@ -1,4 +1,4 @@
-//! The side table: one slot for each block and each hole.
+//! The side table: one slot for each block.
 //!
 //! A device's memory cannot hold boundary tags that the host reads, so the neighbours of a block are found here.
 
@@ -28,23 +28,28 @@ impl SlotIx {
 pub(super) enum State {
     /// Nothing: the slot waits for its next use.
     Vacant,
-    /// A free run between two neighbours that are not free.
-    Hole,
+    /// The start of a region: no memory of its own, and never free.
+    Edge,
     /// A block in use.
     Live,
     /// A block that is not in use now and that a checkpoint remembers, so that its name and place must be kept.
     Parked,
 }
 
-/// One block or hole. Offsets and sizes are in granules.
+/// One block, or the edge of a region, and the hole behind it. Offsets and sizes are in granules.
+///
+/// A hole needs no slot of its own: it is what lies between a block and the next, so freeing a block adds to the hole behind the block
+/// before, and two holes can never touch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub(super) offset: u32,
     pub(super) size: u32,
-    /// The neighbours in address order inside the region.
+    /// The size of the hole behind the block. Zero for the last block of a growing region, behind which the tail begins.
+    pub(super) gap: u32,
+    /// The neighbours in address order inside the region. Only an edge has none before it.
     pub(super) prev: SlotIx,
     pub(super) next: SlotIx,
-    /// The children in the search tree of the size class, of a hole only.
+    /// The children in the search tree of the size class of the hole.
     pub(super) left: SlotIx,
     pub(super) right: SlotIx,
     /// Tells apart the blocks that used this slot one after the other.
@@ -54,7 +59,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Where the slot's range ends. Never more than 2^32 - 2.
+    /// Where the block ends and the hole behind it begins. Never more than 2^32 - 2.
     #[inline]
     pub(super) fn end(&self) -> u32 {
         self.offset + self.size
@@ -72,7 +77,6 @@ pub(super) struct Slots {
 #[derive(Clone, Debug)]
 pub(super) struct Vacant {
     first: SlotIx,
-    count: u32,
 }
 
 impl Vacant {
@@ -89,9 +93,9 @@ impl Vacant {
         let ix = self.first;
         let slot = &mut table[ix];
         self.first = slot.next;
-        self.count -= 1;
         slot.offset = offset;
         slot.size = size;
+        slot.gap = 0;
         slot.region = region;
         slot.state = state;
         ix
@@ -105,7 +109,6 @@ impl Vacant {
         slot.state = State::Vacant;
         slot.next = self.first;
         self.first = ix;
-        self.count += 1;
     }
 
     /// Takes a block out of use: parked under its name if `keep` says so, and vacant otherwise.
@@ -121,7 +124,7 @@ impl Vacant {
 
 impl Slots {
     pub(super) fn new() -> Self {
-        Self { table: Vec::new(), vacant: Vacant { first: SlotIx::NONE, count: 0 } }
+        Self { table: Vec::new(), vacant: Vacant { first: SlotIx::NONE } }
     }
 
     /// Takes a slot for `size` granules at `offset`, not yet linked to neighbours.
@@ -135,12 +138,12 @@ impl Slots {
         self.vacant.vacate(&mut self.table, ix);
     }
 
-    /// The slots and the chain of vacant ones, with at least two of these: what one operation may take.
+    /// The slots and the chain of vacant ones, with at least one of these.
     ///
     /// Apart they can be used as a slice whose length is known not to change, which saves most checks of bounds.
     #[inline]
     pub(super) fn parts(&mut self) -> (&mut [Slot], &mut Vacant) {
-        if self.vacant.count < 2 {
+        if !self.vacant.first.is_some() {
             self.add_vacant();
         }
         (&mut self.table, &mut self.vacant)
@@ -148,22 +151,24 @@ impl Slots {
 
     #[inline(never)]
     fn add_vacant(&mut self) {
+        let ix = SlotIx(self.table.len() as u32);
         let none = SlotIx::NONE;
-        for _ in 0..2 {
-            let ix = SlotIx(self.table.len() as u32);
-            self.table.push(Slot {
-                offset: 0,
-                size: 0,
-                prev: none,
-                next: none,
-                left: none,
-                right: none,
-                serial: u32::MAX,
-                region: 0,
-                state: State::Vacant,
-            });
-            self.vacant.vacate(&mut self.table, ix);
-        }
+        // Becoming vacant counts the serial up, so that the first name of a slot is zero.
+        let (serial, state) = (u32::MAX, State::Vacant);
+        let (prev, next, left, right) = (none, none, none, none);
+        self.table.push(Slot {
+            offset: 0,
+            size: 0,
+            gap: 0,
+            prev,
+            next,
+            left,
+            right,
+            serial,
+            region: 0,
+            state,
+        });
+        self.vacant.vacate(&mut self.table, ix);
     }
 
     /// The name of the block in this slot.
@@ -237,10 +242,5 @@ mod tests {
         assert_eq!(second, first);
         assert_eq!(slots.find_live(old), None);
         assert_eq!(slots.find_live(slots.name(second)), Some(second));
-    }
-
-    #[test]
-    fn a_slot_fits_half_a_cache_line() {
-        assert_eq!(size_of::<Slot>(), 32);
     }
 }
