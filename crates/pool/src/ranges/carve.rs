@@ -9,10 +9,10 @@ use super::region::Region;
 use super::slots::{Slot, SlotIx, State};
 
 /// Puts `block`, whose offset and size are set, into the hole behind `before`, and leaves what it does not cover as holes.
-#[inline]
-fn place(table: &mut [Slot], holes: &mut Holes, region: &mut Region, before: SlotIx, block: SlotIx) {
+#[inline(always)]
+fn place(table: &mut [Slot], holes: &mut Holes, regions: &mut [Region], before: SlotIx, block: SlotIx) {
     holes.remove(table, before);
-    let Slot { offset, size, .. } = table[block];
+    let Slot { offset, size, region, .. } = table[block];
     let ahead = &mut table[before];
     let next = std::mem::replace(&mut ahead.next, block);
     let skipped = offset - ahead.end();
@@ -24,7 +24,7 @@ fn place(table: &mut [Slot], holes: &mut Holes, region: &mut Region, before: Slo
     new.gap = rest;
     match table.get_mut(next.at()) {
         Some(next) => next.prev = block,
-        None => region.last = block,
+        None => regions[usize::from(region)].last = block,
     }
     if skipped > 0 {
         holes.insert(table, before);
@@ -54,12 +54,12 @@ fn append(table: &mut [Slot], holes: &mut Holes, region: &mut Region, block: Slo
 
 impl Ranges {
     /// Makes a block of `size` granules at `offset`, which with them lies in the hole behind `before`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take_from_hole(&mut self, before: SlotIx, offset: u32, size: u32) -> SlotIx {
         let (table, vacant) = self.slots.parts();
         let name = table[before].region;
         let block = vacant.occupy(table, name, offset, size, State::Live);
-        place(table, &mut self.holes, &mut self.regions[usize::from(name)], before, block);
+        place(table, &mut self.holes, &mut self.regions, before, block);
         self.tally.add_live(size);
         block
     }
@@ -90,14 +90,13 @@ impl Ranges {
             before
         };
         let (table, _) = self.slots.parts();
-        let region = &mut self.regions[usize::from(name)];
         table[block].state = State::Live;
         if in_tail {
-            append(table, &mut self.holes, region, block);
+            append(table, &mut self.holes, &mut self.regions[usize::from(name)], block);
         } else {
-            place(table, &mut self.holes, region, before, block);
+            place(table, &mut self.holes, &mut self.regions, before, block);
         }
-        region.index.note(offset, block);
+        self.regions[usize::from(name)].index.note(offset, block);
         self.tally.add_live(size);
         true
     }

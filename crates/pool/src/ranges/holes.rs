@@ -21,27 +21,39 @@ pub(super) struct Holes {
     count: u32,
 }
 
-/// Where a hole hangs: at the root of its class, or at one side of its parent.
+/// Where a hole hangs: at one side of a parent, or at the root of its class if the parent is `NONE`.
 #[derive(Clone, Copy)]
-enum Link {
-    Root,
-    Left(SlotIx),
-    Right(SlotIx),
+struct Link {
+    parent: SlotIx,
+    side: usize,
 }
 
-/// What holes of a class are ordered by: size, then region, then offset.
-type Key = (u32, u64);
+impl Link {
+    const ROOT: Self = Self { parent: SlotIx::NONE, side: BEFORE };
+}
 
+/// The side of what comes earlier in the order of a class.
+const BEFORE: usize = 0;
+/// The side of what comes later.
+const AFTER: usize = 1;
+
+/// What holes of a class are ordered by: size, then region, then offset. One number, so that comparing needs no branch.
 #[inline]
-fn key(slot: &Slot) -> Key {
-    (slot.gap, u64::from(slot.region) << 32 | u64::from(slot.end()))
+fn key(slot: &Slot) -> u128 {
+    u128::from(slot.gap) << 64 | u128::from(u64::from(slot.region) << 32 | u64::from(slot.end()))
 }
 
-/// A hash of the hole's place. An odd multiplier is a bijection, and the high bits of the product are well mixed.
+/// On which side of `slot` a hole with this key belongs.
+#[inline]
+fn side_of(new: u128, slot: &Slot) -> usize {
+    if new > key(slot) { AFTER } else { BEFORE }
+}
+
+/// A hash of the hole's place: multiplication by an odd number keeps different places of a region apart, and mixes the high bits well.
 #[inline]
 fn priority(slot: &Slot) -> u32 {
-    let (_, place) = key(slot);
-    (place.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
+    let spread = u32::from(slot.region).wrapping_mul(0x85EB_CA6B);
+    slot.end().wrapping_add(spread).wrapping_mul(0x9E37_79B9)
 }
 
 impl Holes {
@@ -58,11 +70,11 @@ impl Holes {
         self.count
     }
 
+    #[inline]
     fn set(&mut self, slots: &mut [Slot], class: usize, link: Link, to: SlotIx) {
-        match link {
-            Link::Root => self.roots[class] = to,
-            Link::Left(parent) => slots[parent].left = to,
-            Link::Right(parent) => slots[parent].right = to,
+        match slots.get_mut(link.parent.at()) {
+            Some(parent) => parent.children[link.side] = to,
+            None => self.roots[class] = to,
         }
     }
 
@@ -89,103 +101,103 @@ impl Holes {
 
     /// Puts a hole into the tree of its class.
     fn plant(&mut self, slots: &mut [Slot], ix: SlotIx) {
-        let class = class_of(slots[ix].gap);
+        let slot = &mut slots[ix];
+        slot.children = [SlotIx::NONE; 2];
+        let (class, new, rank) = (class_of(slot.gap), key(slot), priority(slot));
         let mut node = self.roots[class];
         if !node.is_some() {
             self.roots[class] = ix;
             self.filled.insert(class);
-            slots[ix].left = SlotIx::NONE;
-            slots[ix].right = SlotIx::NONE;
             return;
         }
-        let new = key(&slots[ix]);
-        let rank = priority(&slots[ix]);
-        let mut link = Link::Root;
-        while node.is_some() && priority(&slots[node]) >= rank {
-            (link, node) = if new < key(&slots[node]) {
-                (Link::Left(node), slots[node].left)
-            } else {
-                (Link::Right(node), slots[node].right)
-            };
+        let mut link = Link::ROOT;
+        while let Some(parent) = slots.get(node.at()).filter(|slot| priority(slot) >= rank) {
+            link = Link { parent: node, side: side_of(new, parent) };
+            node = parent.children[link.side];
         }
         self.set(slots, class, link, ix);
         // What hung here is split into what comes before the new hole and what comes after it.
-        let (mut low, mut high) = (Link::Left(ix), Link::Right(ix));
-        while node.is_some() {
-            if new < key(&slots[node]) {
-                self.set(slots, class, high, node);
-                (high, node) = (Link::Left(node), slots[node].left);
-            } else {
-                self.set(slots, class, low, node);
-                (low, node) = (Link::Right(node), slots[node].right);
-            }
+        let mut open = [Link { parent: ix, side: BEFORE }, Link { parent: ix, side: AFTER }];
+        while let Some(slot) = slots.get(node.at()) {
+            let side = side_of(new, slot);
+            let next = slot.children[side];
+            // A node that lies after the new hole hangs on its later side, and is open to what comes before it.
+            let Link { parent, side: at } = open[1 - side];
+            slots[parent].children[at] = node;
+            open[1 - side] = Link { parent: node, side };
+            node = next;
         }
-        self.set(slots, class, low, SlotIx::NONE);
-        self.set(slots, class, high, SlotIx::NONE);
+        for Link { parent, side } in open {
+            slots[parent].children[side] = SlotIx::NONE;
+        }
     }
 
     /// Takes a hole out of the tree of its class.
     fn uproot(&mut self, slots: &mut [Slot], ix: SlotIx) {
-        let Slot { gap, left: mut low, right: mut high, .. } = slots[ix];
-        let class = class_of(gap);
-        if self.roots[class] == ix && !low.is_some() && !high.is_some() {
+        let slot = &slots[ix];
+        let [mut low, mut high] = slot.children;
+        let (class, gone) = (class_of(slot.gap), key(slot));
+        let mut node = self.roots[class];
+        if node == ix && !low.is_some() && !high.is_some() {
             self.roots[class] = SlotIx::NONE;
             self.filled.remove(class);
             return;
         }
-        let gone = key(&slots[ix]);
-        let mut link = Link::Root;
-        let mut node = self.roots[class];
+        let mut link = Link::ROOT;
         while node != ix {
-            (link, node) = if gone < key(&slots[node]) {
-                (Link::Left(node), slots[node].left)
-            } else {
-                (Link::Right(node), slots[node].right)
-            };
+            link = Link { parent: node, side: side_of(gone, &slots[node]) };
+            node = slots[node].children[link.side];
         }
         while low.is_some() && high.is_some() {
             if priority(&slots[low]) >= priority(&slots[high]) {
                 self.set(slots, class, link, low);
-                (link, low) = (Link::Right(low), slots[low].right);
+                link = Link { parent: low, side: AFTER };
+                low = slots[low].children[AFTER];
             } else {
                 self.set(slots, class, link, high);
-                (link, high) = (Link::Left(high), slots[high].left);
+                link = Link { parent: high, side: BEFORE };
+                high = slots[high].children[BEFORE];
             }
         }
         self.set(slots, class, link, if low.is_some() { low } else { high });
     }
 
-    /// The smallest hole of at least `size` granules; among equals the one at the lowest address.
+    /// The smallest hole of at least `size` granules, or `NONE`; among equals the one at the lowest address.
     #[inline]
-    pub(super) fn best(&self, slots: &[Slot], size: u32) -> Option<SlotIx> {
+    pub(super) fn best(&self, slots: &[Slot], size: u32) -> SlotIx {
         let planted = self.best_planted(slots, size);
-        if self.loose.is_some() && slots[self.loose].gap >= size {
-            let better = planted.is_none_or(|planted| key(&slots[self.loose]) < key(&slots[planted]));
-            return if better { Some(self.loose) } else { planted };
+        let Some(loose) = slots.get(self.loose.at()) else { return planted };
+        if loose.gap < size {
+            return planted;
+        }
+        match slots.get(planted.at()) {
+            Some(planted) if key(planted) < key(loose) => {}
+            _ => return self.loose,
         }
         planted
     }
 
-    fn best_planted(&self, slots: &[Slot], size: u32) -> Option<SlotIx> {
+    #[inline]
+    fn best_planted(&self, slots: &[Slot], size: u32) -> SlotIx {
         let class = class_of(size);
         let mut found = SlotIx::NONE;
         let mut node = self.roots[class];
-        while node.is_some() {
-            let hole = &slots[node];
+        while let Some(hole) = slots.get(node.at()) {
             if hole.gap >= size {
-                (found, node) = (node, hole.left);
+                (found, node) = (node, hole.children[BEFORE]);
             } else {
-                node = hole.right;
+                node = hole.children[AFTER];
             }
         }
         if found.is_some() {
-            return Some(found);
+            return found;
         }
-        let mut node = self.roots[self.filled.after(class)?];
-        while node.is_some() {
-            (found, node) = (node, slots[node].left);
+        let Some(class) = self.filled.after(class) else { return SlotIx::NONE };
+        let mut node = self.roots[class];
+        while let Some(hole) = slots.get(node.at()) {
+            (found, node) = (node, hole.children[BEFORE]);
         }
-        Some(found)
+        found
     }
 
     /// Whether a search for the hole `ix` by its size and place finds it.
@@ -195,7 +207,7 @@ impl Holes {
         }
         let mut node = self.roots[class_of(slots[ix].gap)];
         while node.is_some() && node != ix {
-            node = if key(&slots[ix]) < key(&slots[node]) { slots[node].left } else { slots[node].right };
+            node = slots[node].children[side_of(key(&slots[ix]), &slots[node])];
         }
         node == ix
     }
@@ -205,8 +217,8 @@ impl Holes {
         let loose = if self.loose.is_some() { slots[self.loose].gap } else { 0 };
         let Some(class) = self.filled.last() else { return loose };
         let mut node = self.roots[class];
-        while slots[node].right.is_some() {
-            node = slots[node].right;
+        while slots[node].children[AFTER].is_some() {
+            node = slots[node].children[AFTER];
         }
         loose.max(slots[node].gap)
     }
@@ -250,14 +262,15 @@ mod tests {
         let mut rest = ixs;
         while !rest.is_empty() {
             for size in [1, 2, 31, 32, 33, 50, 64, 80, 89, 90, 91] {
-                assert_eq!(holes.best(&slots, size), scan(&slots, &rest, size), "size {size}");
+                let want = scan(&slots, &rest, size).unwrap_or(SlotIx::NONE);
+                assert_eq!(holes.best(&slots, size), want, "size {size}");
             }
             let largest = rest.iter().map(|&ix| slots[ix].gap).max();
             assert_eq!(Some(holes.largest(&slots)), largest);
             let gone = rest.swap_remove(rest.len() * 7 / 11);
             holes.remove(&mut slots, gone);
         }
-        assert_eq!(holes.best(&slots, 1), None);
+        assert_eq!(holes.best(&slots, 1), SlotIx::NONE);
         assert_eq!((holes.largest(&slots), holes.count()), (0, 0));
     }
 
@@ -270,7 +283,7 @@ mod tests {
             for at in order {
                 holes.plant(&mut slots, ixs[at]);
             }
-            let links: Vec<_> = slots.iter().map(|(_, slot)| (slot.left, slot.right)).collect();
+            let links: Vec<_> = slots.iter().map(|(_, slot)| slot.children).collect();
             (holes.roots[class_of(1000)], links)
         };
         assert_eq!(shape(&mut (0..300)), shape(&mut (0..300).rev()));
@@ -288,7 +301,7 @@ mod tests {
         let mut depth = 0;
         while !level.is_empty() {
             depth += 1;
-            let below = level.iter().flat_map(|&ix| [slots[ix].left, slots[ix].right]);
+            let below = level.iter().flat_map(|&ix| slots[ix].children);
             level = below.filter(|ix| ix.is_some()).collect();
         }
         assert!(depth <= 60, "a treap of 10,000 holes is {depth} deep");

@@ -2,7 +2,7 @@
 
 use super::ids::{BlockId, RegionId};
 use super::layout::Block;
-use super::slots::{Slot, SlotIx};
+use super::slots::SlotIx;
 use super::{Granule, Ranges};
 use crate::error::PoolError;
 
@@ -96,19 +96,19 @@ impl Ranges {
     /// The hole to use, by the slot before it, and where in it the block starts.
     #[inline]
     fn best_hole(&self, size: u32, unit: u32) -> Option<(SlotIx, u32)> {
-        let hole = self.holes.best(&self.slots, size)?;
-        let start = self.slots[hole].end();
+        let hole = self.holes.best(&self.slots, size);
+        let start = self.slots.get(hole.at())?.end();
         if start & (unit - 1) == 0 {
             return Some((hole, start));
         }
         let aligned = |hole: SlotIx| {
-            let Slot { gap, .. } = self.slots[hole];
-            let start = self.slots[hole].end();
+            let slot = self.slots.get(hole.at())?;
+            let (start, gap) = (slot.end(), slot.gap);
             let offset = start.checked_next_multiple_of(unit)?;
             (offset - start <= gap - size).then_some((hole, offset))
         };
         // A hole larger by all that alignment can skip holds the block wherever it starts, so one more search is enough.
-        aligned(hole).or_else(|| aligned(self.holes.best(&self.slots, size.checked_add(unit - 1)?)?))
+        aligned(hole).or_else(|| aligned(self.holes.best(&self.slots, size.checked_add(unit - 1)?)))
     }
 
     fn first_tail(&self, size: u32, unit: u32) -> Option<(u16, u32)> {

@@ -49,9 +49,8 @@ pub(super) struct Slot {
     /// The neighbours in address order inside the region. Only an edge has none before it.
     pub(super) prev: SlotIx,
     pub(super) next: SlotIx,
-    /// The children in the search tree of the size class of the hole.
-    pub(super) left: SlotIx,
-    pub(super) right: SlotIx,
+    /// The children in the search tree of the size class of the hole: what comes before it, and what comes after it.
+    pub(super) children: [SlotIx; 2],
     /// Tells apart the blocks that used this slot one after the other.
     pub(super) serial: u32,
     pub(super) region: u16,
@@ -155,15 +154,13 @@ impl Slots {
         let none = SlotIx::NONE;
         // Becoming vacant counts the serial up, so that the first name of a slot is zero.
         let (serial, state) = (u32::MAX, State::Vacant);
-        let (prev, next, left, right) = (none, none, none, none);
         self.table.push(Slot {
             offset: 0,
             size: 0,
             gap: 0,
-            prev,
-            next,
-            left,
-            right,
+            prev: none,
+            next: none,
+            children: [none; 2],
             serial,
             region: 0,
             state,
