@@ -1,10 +1,9 @@
 //! The holes by size: which one serves a request best. A hole goes by the slot of the block before it.
 //!
 //! Each size class holds its holes in a treap (Seidel and Aragon, 1996) ordered by size, then region, then offset. The priority of a
-//! hole is a hash of its place, so the shape of a treap depends on the holes in it and not on the order in which they came. With it
-//! the whole search depends on the set of live blocks alone: memory that is freed in one order while recording and in another while
-//! replaying leads to the same addresses afterwards. A class with few holes, which is the rule, costs one or two steps; one with `n`
-//! holes costs O(log n) on average.
+//! hole is a hash of its place. The order is total, so what a search finds depends on the set of holes alone: memory that is freed in
+//! one order while recording and in another while replaying leads to the same addresses afterwards. A class with few holes, which is
+//! the rule, costs one or two steps; one with `n` holes costs O(log n) on average.
 //!
 //! One hole, the one that changed last, stays outside the trees. Programs free and allocate in turn, so it is likely to change again at
 //! once, and then no tree has to. Searches look at it beside the trees, so that this changes nothing but the time.
@@ -37,7 +36,7 @@ const BEFORE: usize = 0;
 /// The side of what comes later.
 const AFTER: usize = 1;
 
-/// What holes of a class are ordered by: size, then region, then offset. One number, so that comparing needs no branch.
+/// What holes of a class are ordered by: size, then region, then offset.
 #[inline]
 fn key(slot: &Slot) -> u128 {
     u128::from(slot.gap) << 64 | u128::from(u64::from(slot.region) << 32 | u64::from(slot.end()))
