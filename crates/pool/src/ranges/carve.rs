@@ -56,7 +56,7 @@ impl Ranges {
     /// Makes a block of `size` granules at `offset`, which with them lies in the hole behind `before`.
     #[inline(always)]
     pub(super) fn take_from_hole(&mut self, before: SlotIx, offset: u32, size: u32) -> SlotIx {
-        let (table, vacant) = self.slots.parts();
+        let (table, vacant) = self.slots.roomy_parts();
         let name = table[before].region;
         let block = vacant.occupy(table, name, offset, size, State::Live);
         place(table, &mut self.holes, &mut self.regions, before, block);
@@ -66,7 +66,7 @@ impl Ranges {
 
     /// Makes a block of `size` granules at `offset`, which is at or behind the start of the tail of a growing region.
     pub(super) fn take_from_tail(&mut self, region: u16, offset: u32, size: u32) -> SlotIx {
-        let (table, vacant) = self.slots.parts();
+        let (table, vacant) = self.slots.roomy_parts();
         let block = vacant.occupy(table, region, offset, size, State::Live);
         append(table, &mut self.holes, &mut self.regions[usize::from(region)], block);
         self.tally.add_live(size);

@@ -99,16 +99,25 @@ impl Holes {
     }
 
     /// Puts a hole into the tree of its class.
+    #[inline]
     fn plant(&mut self, slots: &mut [Slot], ix: SlotIx) {
         let slot = &mut slots[ix];
         slot.children = [SlotIx::NONE; 2];
-        let (class, new, rank) = (class_of(slot.gap), key(slot), priority(slot));
-        let mut node = self.roots[class];
-        if !node.is_some() {
+        let class = class_of(slot.gap);
+        let root = self.roots[class];
+        if root.is_some() {
+            self.graft(slots, class, root, ix);
+        } else {
             self.roots[class] = ix;
             self.filled.insert(class);
-            return;
         }
+    }
+
+    /// Puts a hole into a tree that is not empty.
+    #[inline(never)]
+    fn graft(&mut self, slots: &mut [Slot], class: usize, root: SlotIx, ix: SlotIx) {
+        let mut node = root;
+        let (new, rank) = (key(&slots[ix]), priority(&slots[ix]));
         let mut link = Link::ROOT;
         while let Some(parent) = slots.get(node.at()).filter(|slot| priority(slot) >= rank) {
             link = Link { parent: node, side: side_of(new, parent) };
@@ -132,16 +141,25 @@ impl Holes {
     }
 
     /// Takes a hole out of the tree of its class.
+    #[inline]
     fn uproot(&mut self, slots: &mut [Slot], ix: SlotIx) {
         let slot = &slots[ix];
-        let [mut low, mut high] = slot.children;
-        let (class, gone) = (class_of(slot.gap), key(slot));
-        let mut node = self.roots[class];
-        if node == ix && !low.is_some() && !high.is_some() {
+        let class = class_of(slot.gap);
+        let root = self.roots[class];
+        if root == ix && slot.children == [SlotIx::NONE; 2] {
             self.roots[class] = SlotIx::NONE;
             self.filled.remove(class);
-            return;
+        } else {
+            self.prune(slots, class, root, ix);
         }
+    }
+
+    /// Takes a hole out of a tree that has others.
+    #[inline(never)]
+    fn prune(&mut self, slots: &mut [Slot], class: usize, root: SlotIx, ix: SlotIx) {
+        let mut node = root;
+        let [mut low, mut high] = slots[ix].children;
+        let gone = key(&slots[ix]);
         let mut link = Link::ROOT;
         while node != ix {
             link = Link { parent: node, side: side_of(gone, &slots[node]) };

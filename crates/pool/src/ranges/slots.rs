@@ -128,7 +128,7 @@ impl Slots {
 
     /// Takes a slot for `size` granules at `offset`, not yet linked to neighbours.
     pub(super) fn occupy(&mut self, region: u16, offset: u32, size: u32, state: State) -> SlotIx {
-        let (table, vacant) = self.parts();
+        let (table, vacant) = self.roomy_parts();
         vacant.occupy(table, region, offset, size, state)
     }
 
@@ -137,15 +137,20 @@ impl Slots {
         self.vacant.vacate(&mut self.table, ix);
     }
 
-    /// The slots and the chain of vacant ones, with at least one of these.
-    ///
-    /// Apart they can be used as a slice whose length is known not to change, which saves most checks of bounds.
+    /// The slots and the chain of vacant ones. Apart they can be used as a slice whose length is known not to change, which saves most
+    /// checks of bounds.
     #[inline]
     pub(super) fn parts(&mut self) -> (&mut [Slot], &mut Vacant) {
+        (&mut self.table, &mut self.vacant)
+    }
+
+    /// The same, with at least one vacant slot.
+    #[inline]
+    pub(super) fn roomy_parts(&mut self) -> (&mut [Slot], &mut Vacant) {
         if !self.vacant.first.is_some() {
             self.add_vacant();
         }
-        (&mut self.table, &mut self.vacant)
+        self.parts()
     }
 
     #[inline(never)]
