@@ -308,6 +308,28 @@ mod tests {
     }
 
     #[test]
+    fn taking_holes_out_leaves_the_shape_of_those_that_remain() {
+        let (mut slots, ixs) = table(&[1000; 300]);
+        let mut holes = Holes::new();
+        for &ix in &ixs {
+            holes.plant(&mut slots, ix);
+        }
+        let (gone, rest): (Vec<SlotIx>, Vec<SlotIx>) = ixs.iter().partition(|ix| ix.at() % 3 == 1);
+        for ix in gone {
+            holes.uproot(&mut slots, ix);
+        }
+        let (mut fresh, _) = table(&[1000; 300]);
+        let mut only = Holes::new();
+        for &ix in &rest {
+            only.plant(&mut fresh, ix);
+        }
+        assert_eq!(holes.roots[class_of(1000)], only.roots[class_of(1000)]);
+        for ix in rest {
+            assert_eq!(slots[ix].children, fresh[ix].children, "below {ix:?}");
+        }
+    }
+
+    #[test]
     fn many_equal_holes_stay_shallow() {
         let (mut slots, ixs) = table(&vec![1000; 10_000]);
         let mut holes = Holes::new();
