@@ -1,5 +1,8 @@
 //! What can go wrong, with the figures that a caller needs to decide what to do.
 
+use graphgrove_device::{DeviceError, StreamId};
+
+use crate::pool::{Exhaustion, Holding};
 use crate::ranges::{BlockId, CheckpointId, RegionId};
 use crate::trace::TraceFault;
 
@@ -138,4 +141,41 @@ pub enum PoolError {
         /// When it dies.
         death: u32,
     },
+    /// The device refused something.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// There is no more memory to be had for a request. What can be given back was given back before, where nothing forbade it.
+    #[error("{0}")]
+    Exhausted(Box<Exhaustion>),
+    /// A recording has left blocks behind that it did not return. It was undone.
+    #[error("the recording leaves {} blocks behind that nobody declared, the first is {}", blocks.len(), first(blocks))]
+    Survivors {
+        /// The blocks.
+        blocks: Vec<Holding>,
+    },
+    /// A warm-up or a recording is under way in the pool.
+    #[error("the pool is in the middle of a session")]
+    SessionOpen,
+    /// Replays have run, so that the pool does not know what is live: a restore has to come first.
+    #[error("replays have run since the pool's state was last restored")]
+    NotRestored,
+    /// A stream was to use a block whose bytes other work may still be using, since the stream is not ordered behind the block's
+    /// birth.
+    #[error("{stream} is not ordered behind the allocation of block {block}")]
+    Unordered {
+        /// The block.
+        block: BlockId,
+        /// The stream.
+        stream: StreamId,
+    },
+    /// A handle belongs to another pool.
+    #[error("the handle belongs to another pool")]
+    ForeignHandle,
+}
+
+fn first(blocks: &[Holding]) -> String {
+    match blocks.first() {
+        Some(Holding { owner, label, asked, .. }) => format!("{owner} `{label}` of {asked} bytes"),
+        None => "unknown".to_owned(),
+    }
 }
