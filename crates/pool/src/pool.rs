@@ -310,10 +310,8 @@ impl<D: Device> Pool<D> {
 impl<D: Device> State<D> {
     /// Obtains the first memory, in one piece of just this size.
     fn prime(&mut self, device: &D, bytes: u64) -> Result<(), PoolError> {
-        let growth = std::mem::replace(
-            &mut self.config.growth,
-            Growth { small_limit: 0, small: 0, large: 0, unit: 1 },
-        );
+        let growth = self.config.growth;
+        self.config.growth = Growth { small_limit: 0, small: 0, large: bytes, unit: 1 };
         let done = self.extend(device, bytes, Some(bytes));
         self.config.growth = growth;
         self.grown.clear();

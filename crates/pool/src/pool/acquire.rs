@@ -5,7 +5,6 @@ use graphgrove_device::{Annotation, Device, DeviceError, DevicePtr};
 use crate::error::PoolError;
 use crate::ranges::{self, BlockId};
 
-use super::backing::Grown;
 use super::exhaustion::{Exhaustion, Limit};
 use super::records::Record;
 use super::report::{Shortage, sum_up};
@@ -150,21 +149,41 @@ impl<D: Device> State<D> {
 
     /// Obtains memory for a request: as much as the growth policy says, or else just enough.
     pub(super) fn extend(&mut self, device: &D, bytes: u64, grow_by: Option<u64>) -> Result<(), PoolError> {
-        let wanted = self.config.growth.segment(bytes);
         let left = self.backing.growing_left();
         let unit = device.granularity().max(1);
         let needed = grow_by.and_then(|by| by.checked_next_multiple_of(unit)).filter(|&by| by <= left);
         if let Some(needed) = needed {
-            let wanted = wanted.checked_next_multiple_of(unit).unwrap_or(needed).clamp(needed, left);
-            return self.obtain(bytes, [wanted, needed], |state, bytes| {
-                state.backing.map(device, &mut state.ranges, bytes)
-            });
+            // Only what is missing at the end counts: the tail that is there is part of the new block.
+            let wanted = self.config.growth.segment(needed).checked_next_multiple_of(unit);
+            let wanted = wanted.unwrap_or(needed).clamp(needed, left);
+            return self.obtain(bytes, [wanted, needed], |state, bytes| state.map_pieces(device, bytes));
         }
         let too_large = PoolError::TooLarge { asked: bytes, max: u64::MAX };
         let needed = bytes.checked_next_multiple_of(Request::ALIGN).ok_or(too_large)?;
-        self.obtain(bytes, [wanted.max(needed), needed], |state, bytes| {
-            state.backing.allocate(device, &mut state.ranges, bytes)
+        let wanted = self.config.growth.segment(bytes).max(needed);
+        self.obtain(bytes, [wanted, needed], |state, bytes| {
+            let step = state.backing.allocate(device, &mut state.ranges, bytes)?;
+            state.grown.push(step);
+            Ok(())
         })
+    }
+
+    /// Maps so many bytes behind the growing region, in pieces that can be given back one by one.
+    fn map_pieces(&mut self, device: &D, bytes: u64) -> Result<(), PoolError> {
+        let unit = device.granularity().max(1);
+        let piece = self.config.growth.large.max(1).checked_next_multiple_of(unit).unwrap_or(bytes);
+        let (start, mut left) = (self.grown.len(), bytes);
+        while left > 0 {
+            match self.backing.map(device, &mut self.ranges, piece.min(left)) {
+                Ok(step) => self.grown.push(step),
+                Err(error) => {
+                    self.shrink_to(device, start);
+                    return Err(error);
+                }
+            }
+            left -= piece.min(left);
+        }
+        Ok(())
     }
 
     /// Tries to grow by one of the sizes, larger ones first.
@@ -172,7 +191,7 @@ impl<D: Device> State<D> {
         &mut self,
         asked: u64,
         sizes: [u64; 2],
-        grow: impl Fn(&mut Self, u64) -> Result<Grown, PoolError>,
+        grow: impl Fn(&mut Self, u64) -> Result<(), PoolError>,
     ) -> Result<(), PoolError> {
         let mut refusal = None;
         for bytes in sizes {
@@ -183,8 +202,7 @@ impl<D: Device> State<D> {
                 continue;
             }
             match grow(self, bytes) {
-                Ok(step) => {
-                    self.grown.push(step);
+                Ok(()) => {
                     self.counts.growths += 1;
                     return Ok(());
                 }

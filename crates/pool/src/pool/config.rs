@@ -10,7 +10,8 @@ pub struct Growth {
     pub small_limit: u64,
     /// Bytes of a segment that a small request brings about.
     pub small: u64,
-    /// Bytes of a segment that a larger request brings about. One of more than half of it gets a segment of its own size.
+    /// Bytes of a segment that a larger request brings about. One of more than half of it gets a segment of its own size. A growing
+    /// range is mapped, and given back, in pieces of at most this size.
     pub large: u64,
     /// Segments are multiples of so many bytes.
     pub unit: u64,
