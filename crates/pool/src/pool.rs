@@ -160,7 +160,8 @@ impl<D: Device> Pool<D> {
     }
 
     /// Takes memory that the caller has obtained into the pool, from its first aligned address on. It is used before the pool grows, and
-    /// kept until the pool goes.
+    /// kept until the pool goes. What it holds afterwards is undefined, and a checking device takes it for given back until it is told
+    /// otherwise.
     ///
     /// # Errors
     /// [`PoolError::ZeroBytes`] if it is too short for one block, [`PoolError::TooLarge`], [`PoolError::TooManyRegions`],

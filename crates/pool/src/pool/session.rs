@@ -141,7 +141,7 @@ impl<D: Device> Session<D> {
                 return Err(PoolError::Survivors { blocks });
             }
         }
-        if matches!(&state.phase, Phase::Session(session) if session.kind == SessionKind::WarmUp) {
+        if !state.is_recording() {
             let (home, main) = (state.home.clone(), state.main.clone());
             if let Err(error) = order(device, &main, &home) {
                 drop(state);
@@ -160,7 +160,12 @@ impl<D: Device> Session<D> {
 impl<D: Device> Drop for Session<D> {
     fn drop(&mut self) {
         if self.open {
-            self.pool.enter().roll_back(self.pool.device());
+            let shared = &self.pool.0;
+            let mut state = shared.state.lock();
+            // Blocks of a recording never came to life on the device, so their deaths are no news to it.
+            state.muted = state.is_recording();
+            state.apply(&shared.device, shared.drops.take());
+            state.roll_back(&shared.device);
         }
     }
 }
@@ -213,6 +218,10 @@ impl<D: Device> State<D> {
         }));
     }
 
+    fn is_recording(&mut self) -> bool {
+        self.phase.session().is_some_and(|session| session.kind == SessionKind::Recording)
+    }
+
     fn follow_plan(&mut self, device: &D, plan: &Arc<Plan>) -> Result<(), PoolError> {
         self.grow_for_plan(device, plan.peak())?;
         let widest = self.backing.widest(&self.ranges);
@@ -257,28 +266,25 @@ impl<D: Device> State<D> {
 
     /// Undoes the session. Nothing here can stop it half-way: what the device refuses is counted.
     fn roll_back(&mut self, device: &D) {
-        match self.frontier.end_recording() {
-            Some(first) => {
-                self.waiting.close(first);
-            }
+        let number = self.session_number();
+        if let Some(first) = self.frontier.end_recording() {
+            self.waiting.close(first);
+        } else {
             // The work of a warm-up runs for real, and may still be using what is about to be free.
-            None => self.refused_if(|state| state.synchronize(device).is_err()),
+            for Holding { id, .. } in self.survivors(&[]) {
+                if let Some(block) = self.ranges.block(id) {
+                    self.annotate_released(device, &block);
+                }
+            }
+            self.refused_if(|state| state.synchronize(device).is_err());
         }
         let Phase::Session(session) = std::mem::replace(&mut self.phase, Phase::Open) else { return };
-        let SessionState { number, kind, before, released, .. } = *session;
-        let born: Vec<BlockId> = self.holdings().iter().map(|holding| holding.id).collect();
-        for id in born {
-            let Some(record) = self.records.get(id).filter(|record| record.session == number) else {
-                continue;
-            };
-            let (awaited, block) = (record.awaited > 0, self.ranges.block(id));
-            if awaited {
+        let SessionState { before, released, .. } = *session;
+        for Holding { id, .. } in self.holdings() {
+            if self.records.get(id).is_some_and(|record| record.session == number) {
                 self.stop_waiting(id);
+                self.records.remove(id);
             }
-            if let Some(block) = block.filter(|_| kind == SessionKind::WarmUp) {
-                self.annotate_released(device, &block);
-            }
-            self.records.remove(id);
         }
         for &id in &released {
             self.stop_waiting(id);
@@ -291,6 +297,7 @@ impl<D: Device> State<D> {
         self.discard(before);
         self.shrink_to(device, 0);
         self.come_home();
+        self.muted = false;
         for id in released {
             self.release(device, id);
         }

@@ -32,6 +32,8 @@ pub(super) struct State<D: Device> {
     pub(super) grown: Vec<Grown>,
     pub(super) shortages: VecDeque<Shortage>,
     pub(super) sessions: u64,
+    /// Whether deaths are kept from the device: while a recording is undone.
+    pub(super) muted: bool,
     /// The pool's own stream.
     pub(super) home: D::Stream,
     /// The stream on which blocks are handed out now: the pool's own, or that of a session.
@@ -55,6 +57,7 @@ impl<D: Device> State<D> {
             grown: Vec::new(),
             shortages: VecDeque::new(),
             sessions: 0,
+            muted: false,
             home: stream.clone(),
             main: stream.clone(),
             known: BTreeMap::from([(stream.id(), stream.clone())]),
@@ -72,6 +75,9 @@ impl<D: Device> State<D> {
 
     /// Tells a checking device what became of a range. That it refuses is counted: a block's death must not depend on it.
     pub(super) fn annotate_released(&mut self, device: &D, block: &ranges::Block) {
+        if self.muted {
+            return;
+        }
         let at = self.backing.address(block);
         if device.annotate(&self.main, Annotation::Released { at, bytes: block.bytes }).is_err() {
             self.counts.refusals += 1;
@@ -94,7 +100,11 @@ impl<D: Device> State<D> {
         }
         self.frontier.all_reached();
         let reached = self.waiting.close(Lane::FIRST);
-        self.no_longer_awaited(device, reached);
+        if !reached.is_empty() {
+            self.no_longer_awaited(device, reached);
+            // A checking device was told of the deaths on the main stream, and the memory may go next.
+            device.synchronize_stream(&self.main)?;
+        }
         let (home, main) = (self.home.id(), self.main.id());
         self.known.retain(|&id, _| id == home || id == main);
         Ok(())
