@@ -133,7 +133,7 @@ impl Graphs for CudaDevice {
             return Ok(());
         }
         let code = gather.with_sources(sources, |gather, arguments| {
-            let mut parameters = kernel_node(gather.kernel.function(), gather.dims);
+            let mut parameters = kernel_node(gather.function.0, gather.dims);
             parameters.kernelParams = arguments.as_mut_ptr();
             // SAFETY: the exec is live and used by this thread alone, the node is one of the graph that it was made
             // from, and the arguments are as many and as long as the kernel takes.

@@ -8,6 +8,7 @@ mod device {
     pub(crate) mod adoption;
     pub(crate) mod allocation;
     pub(crate) mod blas;
+    pub(crate) mod child;
     pub(crate) mod faults;
     pub(crate) mod field_reports;
     pub(crate) mod foreign_nodes;
@@ -62,6 +63,7 @@ const ON_GPU: &[OnGpu] = tests![
     lifetimes::a_host_function_lives_as_long_as_its_graph,
     lifetimes::an_update_keeps_what_running_launches_use,
     lifetimes::a_capture_goes_with_its_stream,
+    lifetimes::the_context_goes_with_the_last_handle,
     field_reports::r46_one_thread_records_while_others_allocate_and_others_replay,
     field_reports::r47_a_watchdog_polls_while_another_thread_records,
     field_reports::r48_drops_during_a_recording_neither_break_it_nor_are_recorded,
@@ -73,7 +75,7 @@ const ON_GPU: &[OnGpu] = tests![
 ];
 
 fn main() -> ExitCode {
-    if let Some(code) = device::faults::child() {
+    if let Some(code) = device::child::child() {
         return code;
     }
     let Some(filter) = filter() else { return ExitCode::SUCCESS };
