@@ -4,8 +4,8 @@
 //!
 //! A request gets the smallest hole that holds it, and among equal holes the one at the lowest address (region first, then offset).
 //! Only when no hole fits does it get the start of the tail of a growing region. Sizes are rounded up to a granule of 512 bytes.
-//! Small and large requests share their regions: on recorded traces of real programs, keeping them apart only added a partly used
-//! page for each kind.
+//! Small and large requests share their regions: on recorded traces of real programs, keeping them apart gained at most 0.2% of the
+//! peak and cost up to 11%.
 //!
 //! The decision depends on the blocks that are live and on nothing else: not on the order in which the others were freed, not on how
 //! far a region has grown. So the same operations lead to the same addresses, a restored state behaves exactly like the state it was
@@ -13,9 +13,10 @@
 //!
 //! # How it finds
 //!
-//! Holes are kept by size class, with a two-level bitmap over the classes; inside a class, in a search tree whose shape depends on
-//! its content only. Neighbours in address order are found in a side table, so that splitting and merging touch a constant number of
-//! slots. An index by address serves [`Ranges::alloc_at`], [`Ranges::block_at`] and restoring.
+//! A side table has one slot for each block, linked in address order; the hole behind a block belongs to the block's slot. Holes are
+//! kept by size class, with a two-level bitmap over the classes, and inside a class in a search tree. So allocating and freeing touch a
+//! constant number of slots, and O(log n) where `n` holes share a class. An index by address, which these two do not have to keep,
+//! serves [`Ranges::alloc_at`], [`Ranges::block_at`] and restoring.
 //!
 //! # Checkpoints
 //!
@@ -50,7 +51,7 @@ pub use granule::Granule;
 pub use ids::{BlockId, CheckpointId, RegionId};
 pub use layout::{Block, Span};
 pub use region::RegionKind;
-pub use restore::Survivors;
+pub use restore::{Restored, Survivors};
 pub use stats::RangeStats;
 
 use history::History;

@@ -5,8 +5,8 @@ use crate::decision::{Decision, PathChange, RecordPlan, WarmUpPlan};
 use crate::function::{Demoted, Function, WarmSignatures};
 use crate::limits::Limits;
 use crate::liveness::Liveness;
-use crate::matching::{changed_inputs, check, moved_params};
-use crate::node::{Expected, ExpectedParams, Role, StagedWhy};
+use crate::matching::{changed_inputs, mismatch, moved_params};
+use crate::node::{Expected, ExpectedParams, Node, Role, StagedWhy};
 use crate::path::PathState;
 use crate::reasons::{Demotion, EagerReason, Mismatch, RecordReason, WarmUpReason};
 use crate::tree::Tree;
@@ -31,7 +31,7 @@ impl Tree {
         if !function.spec.lists(call) {
             return Decision::Eager(EagerReason::KeyNotListed);
         }
-        let below_warm_up = parent.filter(|id| self.nodes.get(*id).is_some_and(|node| node.is_warm_up()));
+        let below_warm_up = parent.filter(|id| self.nodes.get(*id).is_some_and(Node::is_warm_up));
         let key = WarmSignatures::key(call);
         let warm_up_reason = match below_warm_up {
             Some(node) => Some(WarmUpReason::BelowWarmUp { node }),
@@ -118,7 +118,7 @@ impl Tree {
         let siblings = self.children(parent, call.function).iter();
         let mismatches = siblings.filter_map(|&id| {
             let node = self.nodes.get(id)?;
-            let mismatch = check(node, call, &function.demoted.inputs, self.path.entries(), live).err()?;
+            let mismatch = mismatch(node, call, &function.demoted.inputs, self.path.entries(), live)?;
             Some((mismatch.closeness(), node.last_used, id, mismatch))
         });
         match mismatches.max_by_key(|(closeness, last_used, _, _)| (*closeness, *last_used)) {

@@ -1,11 +1,12 @@
 //! Deciding what a call does. Nothing here changes the tree.
 
 use crate::call::{Call, CallKind, Source};
-use crate::decision::{Decision, Ground, PathChange, Replay};
+use crate::decision::{Decision, Ground, Moment, PathChange, Replay};
 use crate::error::Error;
 use crate::function::{Demoted, Function};
 use crate::liveness::Liveness;
-use crate::matching::check;
+use crate::matching::fits;
+use crate::node::Node;
 use crate::reasons::EagerReason;
 use crate::tree::Tree;
 use crate::{InputIndex, NodeId, Slot, identity};
@@ -26,59 +27,59 @@ impl Tree {
     /// managed input whose value is gone or that never was one.
     #[inline]
     pub fn decide<L: Liveness + ?Sized>(&self, call: &Call<'_>, live: &L) -> Result<Decision, Error> {
-        let function = self.registered(call.function)?;
         if let CallKind::Backward(token) = call.kind
             && !self.tokens.is_pending(token)
         {
             return Err(Error::UnknownToken { token });
         }
-        if !self.gate.is_taken()
-            && let Some(replay) = self.predicted_replay(call, function, live)
-        {
-            return Ok(Decision::Replay(replay));
+        match self.predicted_replay(call, live) {
+            Some((node, change)) => Ok(self.replay(node, change)),
+            None => self.decide_anew(call, live),
         }
-        self.decide_anew(call, function, live)
     }
 
-    /// The replay of the node that followed last time, if it fits.
-    #[inline]
+    /// The replay of the node that followed last time, if it fits and nothing is in progress.
+    #[inline(always)]
     fn predicted_replay<L: Liveness + ?Sized>(
         &self,
         call: &Call<'_>,
-        function: &Function,
         live: &L,
-    ) -> Option<Replay> {
-        let predicted = self.predicted()?;
+    ) -> Option<(NodeId, PathChange)> {
+        let predicted = self.predicted?;
         let node = self.nodes.get(predicted)?;
         let entries = self.path.entries();
-        check(node, call, &function.demoted.inputs, entries, live).ok()?;
+        if !fits(node, call, |index| self.is_staged(node, index), entries, live) || self.gate.is_taken() {
+            return None;
+        }
         let change = match node.parent {
             None if entries.is_empty() => PathChange::Starts,
-            None => self.path.is_unneeded_from(0, &self.nodes, live).then_some(PathChange::Over)?,
-            Some(_) if self.is_step_requested() => return None,
-            Some(parent) => {
+            None if self.path.is_unneeded_from(0, &self.nodes, live) => PathChange::Over,
+            Some(parent) if !self.is_step_requested() => {
                 self.path.entry_of(parent, node.depth - 1)?;
                 let tail = node.depth as usize;
                 if tail == entries.len() {
                     PathChange::Extends
+                } else if self.path.is_unneeded_from(tail, &self.nodes, live) {
+                    PathChange::DropsUnneededTail
                 } else {
-                    self.path
-                        .is_unneeded_from(tail, &self.nodes, live)
-                        .then_some(PathChange::DropsUnneededTail)?
+                    return None;
                 }
             }
+            _ => return None,
         };
-        Some(Replay { node: predicted, ground: self.ground(call, node.parent, change) })
+        Some((predicted, change))
+    }
+
+    /// Whether an input that is an output of the path is staged where `node` stands.
+    fn is_staged(&self, node: &Node, index: usize) -> bool {
+        let function = self.functions.get(node.function.index()).and_then(Option::as_ref);
+        node.parent.is_none() || function.is_some_and(|function| function.demoted.inputs.contains_at(index))
     }
 
     /// The full decision, for a call that does not continue as it did last time.
     #[cold]
-    fn decide_anew<L: Liveness + ?Sized>(
-        &self,
-        call: &Call<'_>,
-        function: &Function,
-        live: &L,
-    ) -> Result<Decision, Error> {
+    fn decide_anew<L: Liveness + ?Sized>(&self, call: &Call<'_>, live: &L) -> Result<Decision, Error> {
+        let function = self.registered(call.function)?;
         self.validate_inputs(call)?;
         if self.gate.is_taken() {
             return Ok(Decision::Eager(EagerReason::Busy));
@@ -119,7 +120,7 @@ impl Tree {
             // demands hold. What is recorded anew goes below the last needed node, to serve after other tails too.
             let current = self.current();
             if let Some(node) = self.find(current, call, function, live) {
-                return self.replay(node, call, current, change(PathChange::Extends));
+                return self.replay(node, change(PathChange::Extends));
             }
             tail_change = PathChange::DropsUnneededTail;
         }
@@ -129,7 +130,7 @@ impl Tree {
         };
         let parent = Some(last_needed.node);
         if let Some(node) = self.find(parent, call, function, live) {
-            return self.replay(node, call, parent, change(tail_change));
+            return self.replay(node, change(tail_change));
         }
         let limits = &self.options.limits;
         let is_longest = needed >= limits.path_length as usize;
@@ -173,7 +174,7 @@ impl Tree {
         change: PathChange,
     ) -> Decision {
         match self.find(None, call, function, live) {
-            Some(node) => self.replay(node, call, None, change),
+            Some(node) => self.replay(node, change),
             None => self.run_anew(call, function, live, None, 0, change),
         }
     }
@@ -192,7 +193,9 @@ impl Tree {
         alike
             .filter_map(|id| Some((id, self.nodes.get(id)?)))
             .filter(|(_, node)| node.parent == parent)
-            .find(|(_, node)| check(node, call, &function.demoted.inputs, self.path.entries(), live).is_ok())
+            .find(|(_, node)| {
+                fits(node, call, |index| self.is_staged(node, index), self.path.entries(), live)
+            })
             .map(|(id, _)| id)
     }
 
@@ -202,21 +205,23 @@ impl Tree {
         identity::of_call(parent, call, &demoted.inputs, params)
     }
 
-    fn replay(&self, node: NodeId, call: &Call<'_>, parent: Option<NodeId>, change: PathChange) -> Decision {
-        Decision::Replay(Replay { node, ground: self.ground(call, parent, change) })
+    pub(crate) fn ground(&self, call: &Call<'_>, parent: Option<NodeId>, change: PathChange) -> Ground {
+        let moment = self.moment(&change);
+        Ground { parent, change, moment, kind: call.kind, function: call.function }
     }
 
-    pub(crate) fn ground(&self, call: &Call<'_>, parent: Option<NodeId>, change: PathChange) -> Ground {
+    #[inline]
+    fn replay(&self, node: NodeId, change: PathChange) -> Decision {
+        let moment = self.moment(&change);
+        Decision::Replay(Replay { node, change, moment })
+    }
+
+    #[inline]
+    pub(crate) fn moment(&self, change: &PathChange) -> Moment {
+        // A path that goes on through a requested step is held by a backward: the request stays.
         let goes_on = matches!(change, PathChange::Extends | PathChange::DropsUnneededTail);
-        Ground {
-            parent,
-            change,
-            version: self.version,
-            // A path that goes on through a requested step is held by a backward: the request stays.
-            steps_answered: if goes_on { self.steps_answered } else { self.steps_requested },
-            kind: call.kind,
-            function: call.function,
-        }
+        let steps_answered = if goes_on { self.steps_answered } else { self.steps_requested };
+        Moment { version: self.version, steps_answered }
     }
 
     /// Every managed input must be a value that is on the path now.

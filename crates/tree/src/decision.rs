@@ -82,15 +82,21 @@ pub struct PathEnd {
     pub carried: Vec<InputIndex>,
 }
 
-/// Where a call runs, and the state of the tree for which that was decided.
+/// The state of the tree for which something was decided.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    /// The tree's version.
+    pub(crate) version: u64,
+    /// How many requests for a step are answered once the call has run.
+    pub(crate) steps_answered: u64,
+}
+
+/// Where a call that is no replay runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Ground {
     pub(crate) parent: Option<NodeId>,
     pub(crate) change: PathChange,
-    /// The tree's version when the decision was taken.
-    pub(crate) version: u64,
-    /// How many requests for a step the call answers.
-    pub(crate) steps_answered: u64,
+    pub(crate) moment: Moment,
     pub(crate) kind: CallKind,
     pub(crate) function: FunctionId,
 }
@@ -99,7 +105,8 @@ pub(crate) struct Ground {
 #[derive(Clone, Debug)]
 pub struct Replay {
     pub(crate) node: NodeId,
-    pub(crate) ground: Ground,
+    pub(crate) change: PathChange,
+    pub(crate) moment: Moment,
 }
 
 impl Replay {
@@ -112,7 +119,7 @@ impl Replay {
     /// What the replay does to the path.
     #[must_use]
     pub fn path_change(&self) -> &PathChange {
-        &self.ground.change
+        &self.change
     }
 }
 

@@ -63,7 +63,7 @@ impl Tree {
         for function in self.functions.iter_mut().flatten() {
             *function = Function::new(function.spec.clone());
         }
-        (self.last, self.first) = (None, None);
+        (self.last, self.predicted) = (None, None);
         self.steps_answered = self.steps_requested;
         self.version += 1;
         gone

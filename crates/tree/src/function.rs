@@ -150,8 +150,12 @@ pub(crate) struct InputSet(SmallVec<[u64; 1]>);
 impl InputSet {
     #[inline]
     pub(crate) fn contains(&self, index: InputIndex) -> bool {
-        let (word, bit) = (index.get() as usize / 64, index.get() % 64);
-        self.0.get(word).is_some_and(|bits| bits >> bit & 1 == 1)
+        self.contains_at(index.get() as usize)
+    }
+
+    #[inline]
+    pub(crate) fn contains_at(&self, index: usize) -> bool {
+        self.0.get(index / 64).is_some_and(|bits| bits >> (index % 64) & 1 == 1)
     }
 
     pub(crate) fn insert(&mut self, index: InputIndex) {

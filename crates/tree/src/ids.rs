@@ -75,9 +75,29 @@ number! {
     /// Raised by the owner of a parameter set whenever an address in it changes.
     ParamVersion(u64), "v"
 }
-number! {
-    /// A device address, in bytes. The tree compares addresses and never reads through them.
-    Address(u64), "@"
+
+/// A device address, in bytes. The tree compares addresses and never reads through them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Address(u64);
+
+impl Address {
+    /// Wraps a plain address.
+    #[must_use]
+    pub const fn new(address: u64) -> Self {
+        Self(address)
+    }
+
+    /// The plain address.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
 }
 
 impl FunctionId {
@@ -150,5 +170,6 @@ mod tests {
         assert_eq!(FunctionId::new(3).to_string(), "f3");
         assert_eq!(SlotIndex::new(1).to_string(), "o1");
         assert_eq!(Step::new(7).to_string(), "s7");
+        assert_eq!(Address::new(0x1f00).to_string(), "0x1f00");
     }
 }

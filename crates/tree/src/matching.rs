@@ -8,12 +8,87 @@ use crate::path::PathEntry;
 use crate::reasons::Mismatch;
 use crate::{InputIndex, NodeId, ParamIndex, Slot, SlotIndex};
 
-/// Checks every expectation of `node` against `call`; the error is the first that does not hold.
+/// Whether every expectation of `node` holds for `call`: [`mismatch`] finds nothing, in one pass.
 ///
 /// `entries` is the path up to the node's parent at least. Nothing here depends on the length of the path: managed
 /// inputs are compared by identity, and the parent's own demands are not checked again.
-#[inline]
-pub(crate) fn check<L: Liveness + ?Sized>(
+///
+/// `is_staged` says of an input that it is staged although it is managed; few calls come to ask.
+#[inline(always)]
+pub(crate) fn fits<L: Liveness + ?Sized>(
+    node: &Node,
+    call: &Call<'_>,
+    is_staged: impl Fn(usize) -> bool,
+    entries: &[PathEntry],
+    live: &L,
+) -> bool {
+    if node.function != call.function
+        || node.phase != call.kind.phase()
+        || node.inputs.len() != call.inputs.len()
+    {
+        return false;
+    }
+    let inputs = node.inputs.iter().zip(call.inputs).enumerate();
+    for (index, (expected, given)) in inputs {
+        let role_fits = match &given.source {
+            Source::Staged => matches!(expected.role, Role::Staged(_)),
+            Source::Scalar => matches!(expected.role, Role::Scalar),
+            Source::Managed { value, given_up } => match &expected.role {
+                Role::Managed { slot, depth, dies } => {
+                    let current =
+                        entries.get(*depth as usize).is_some_and(|entry| entry.epoch == value.epoch);
+                    current && *slot == value.slot && *given_up >= *dies
+                }
+                Role::Staged(_) => is_staged(index),
+                Role::Scalar => false,
+            },
+        };
+        if !role_fits || expected.signature != given.signature || expected.mutated != given.mutated {
+            return false;
+        }
+    }
+    params_fit(node.params.as_ref(), call.params.as_ref()) && demands_hold(node, call, live)
+}
+
+#[inline(always)]
+fn params_fit(expected: Option<&ExpectedParams>, given: Option<&Params<'_>>) -> bool {
+    match (expected, given) {
+        (Some(expected), Some(given)) if expected.set == given.set && expected.version == given.version => {
+            true
+        }
+        (None, None) => true,
+        _ => check_params(expected, given).is_ok(),
+    }
+}
+
+#[inline(always)]
+fn demands_hold<L: Liveness + ?Sized>(node: &Node, call: &Call<'_>, live: &L) -> bool {
+    let live_bits = |demand: &DeadMask| live.live_word(demand.node, demand.word) & demand.mask;
+    node.dead_before.iter().all(|demand| live_bits(demand) == 0)
+        && node.dead_after.iter().all(|demand| {
+            let bits = live_bits(demand);
+            bits == 0 || bits & !given_up_bits(call, demand.node, demand.word) == 0
+        })
+}
+
+/// The first expectation of `node` that does not hold for `call`, in the order of closeness; none if it [`fits`].
+pub(crate) fn mismatch<L: Liveness + ?Sized>(
+    node: &Node,
+    call: &Call<'_>,
+    staged: &InputSet,
+    entries: &[PathEntry],
+    live: &L,
+) -> Option<Mismatch> {
+    let found = check(node, call, staged, entries, live).err();
+    debug_assert_eq!(
+        found.is_none(),
+        fits(node, call, |index| node.parent.is_none() || staged.contains_at(index), entries, live),
+        "{found:?}"
+    );
+    found
+}
+
+fn check<L: Liveness + ?Sized>(
     node: &Node,
     call: &Call<'_>,
     staged: &InputSet,
@@ -73,7 +148,7 @@ pub(crate) fn check<L: Liveness + ?Sized>(
     Ok(())
 }
 
-#[inline]
+#[cold]
 fn check_params(expected: Option<&ExpectedParams>, given: Option<&Params<'_>>) -> Result<(), Mismatch> {
     let (recorded, called) = match (expected, given) {
         (None, None) => return Ok(()),
@@ -106,7 +181,6 @@ fn check_params(expected: Option<&ExpectedParams>, given: Option<&Params<'_>>) -
     }
 }
 
-#[inline]
 fn still_live(demand: &DeadMask, bits: u64) -> Result<(), Mismatch> {
     SlotIndex::lowest(demand.word, bits)
         .map_or(Ok(()), |index| Err(Mismatch::StillLive { slot: Slot { node: demand.node, index } }))

@@ -3,7 +3,7 @@
 use crate::node::{Node, Role, StagedWhy};
 use crate::path::PathState;
 use crate::tree::Tree;
-use crate::{InputIndex, NodeId};
+use crate::{InputIndex, NodeId, Phase};
 use std::collections::HashMap;
 use std::fmt::{self, Write};
 
@@ -77,7 +77,7 @@ impl Tree {
     /// What one line says of a node: its serial number, function, kind, inputs, demands, outputs and use.
     fn label(&self, node: &Node) -> String {
         let name = self.function_spec(node.function).map_or("(removed)", |spec| spec.name());
-        let mut text = format!("n{} {name} {}", node.serial, format!("{:?}", node.phase).to_lowercase());
+        let mut text = format!("n{} {name} [{}]", node.serial, phase_word(node.phase));
         let mut managed = Vec::new();
         let (mut staged, mut demoted) = (0, Vec::new());
         for (index, input) in (0..).map(InputIndex::new).zip(&node.inputs) {
@@ -92,7 +92,7 @@ impl Tree {
             }
         }
         if let Some(params) = &node.params {
-            let _ = write!(text, ", {} of {}", params.addresses.len(), params.set);
+            let _ = write!(text, ", {} parameters of {}", params.addresses.len(), params.set);
             demoted.extend(params.staged.iter().map(ToString::to_string));
         }
         if !managed.is_empty() {
@@ -127,5 +127,13 @@ impl Tree {
         let mut nodes: Vec<_> = self.nodes.iter().map(|(id, node)| (node.serial, id)).collect();
         nodes.sort_unstable();
         nodes.into_iter().map(|(_, id)| id).collect()
+    }
+}
+
+fn phase_word(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Inference => "inference",
+        Phase::Forward => "forward",
+        Phase::Backward => "backward",
     }
 }

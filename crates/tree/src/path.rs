@@ -39,6 +39,7 @@ pub(crate) struct Path {
 }
 
 impl Path {
+    #[inline]
     pub(crate) fn entries(&self) -> &[PathEntry] {
         &self.entries
     }
@@ -47,6 +48,7 @@ impl Path {
         self.entries.len()
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -60,11 +62,13 @@ impl Path {
     }
 
     /// The entry of `node`, if this run of the path contains it at `depth`.
+    #[inline]
     pub(crate) fn entry_of(&self, node: NodeId, depth: u32) -> Option<&PathEntry> {
         self.entries.get(depth as usize).filter(|entry| entry.node == node)
     }
 
     /// Whether no entry from `from` on has a live slot or a token.
+    #[inline]
     pub(crate) fn is_unneeded_from<L: Liveness + ?Sized>(
         &self,
         from: usize,

@@ -11,7 +11,7 @@ use crate::reasons::RecordReason;
 use crate::ticket::Recording;
 use crate::transition::Ran;
 use crate::tree::Tree;
-use crate::{Epoch, NodeId, Slot, SlotIndex};
+use crate::{Epoch, FunctionId, NodeId, Slot, SlotIndex};
 use std::collections::HashMap;
 
 impl Tree {
@@ -29,7 +29,7 @@ impl Tree {
         plan: RecordPlan,
         live: &L,
     ) -> Result<Recording, Error> {
-        self.check_current(&plan.ground)?;
+        self.check_current(plan.ground.moment)?;
         let pass = self.gate.enter().ok_or(Error::Busy)?;
         let (dead_before, live_before) = self.demands(&plan, live);
         Ok(Recording { plan, dead_before, live_before, pass })
@@ -52,7 +52,7 @@ impl Tree {
         live: &L,
     ) -> Result<Ran, Error> {
         let Recording { plan, dead_before, live_before, pass: _pass } = recording;
-        self.check_current(&plan.ground)?;
+        self.check_current(plan.ground.moment)?;
         let old_default = self.registered(plan.ground.function)?.spec.old_outputs();
         check_aliases(&outputs, plan.inputs.len())?;
         let inputs = with_deaths(plan.inputs, live);
@@ -91,7 +91,7 @@ impl Tree {
         }
         let kept = self.kept_len(&ground);
         let leaving = self.path.entries().get(kept..).unwrap_or_default().to_vec();
-        let mut ran = self.advance(id, &ground, PathState::Recording);
+        let mut ran = self.advance(id, ground.kind, ground.moment, PathState::Recording);
         ran.evicted = self.make_room(id, &leaving, live);
         Ok(ran)
     }
@@ -106,14 +106,15 @@ impl Tree {
     }
 
     /// Notes that a path grows by calls that repeat, if pending backwards are what keeps it from ending.
-    pub(crate) fn note_growth(&mut self, ground: &Ground) {
+    pub(crate) fn note_growth(&mut self, function: FunctionId) {
         let pending = self.path.pending();
-        let turns =
-            self.path.entries().iter().filter(|entry| {
-                self.nodes.get(entry.node).is_some_and(|node| node.function == ground.function)
-            });
+        let turns = self
+            .path
+            .entries()
+            .iter()
+            .filter(|entry| self.nodes.get(entry.node).is_some_and(|node| node.function == function));
         if pending > 0 && turns.count() > self.options.limits.loop_length as usize {
-            self.notices.add(Notice::PendingBackwards { function: ground.function, pending });
+            self.notices.add(Notice::PendingBackwards { function, pending });
         }
     }
 

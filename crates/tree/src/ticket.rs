@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) struct Gate(Arc<AtomicBool>);
 
 impl Gate {
+    #[inline]
     pub(crate) fn is_taken(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }

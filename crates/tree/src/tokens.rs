@@ -16,6 +16,7 @@ impl Tokens {
         self.0.len()
     }
 
+    #[inline]
     pub(crate) fn is_pending(&self, token: TokenId) -> bool {
         self.0.contains_key(token)
     }

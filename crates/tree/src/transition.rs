@@ -1,7 +1,7 @@
 //! Transitions: each reports that something was done. One that returns an error leaves the tree as it was.
 
 use crate::call::{Call, CallKind};
-use crate::decision::{Ground, PathChange, Replay};
+use crate::decision::{Ground, Moment, PathChange, Replay};
 use crate::error::Error;
 use crate::limits::PendingRule;
 use crate::node::Node;
@@ -44,11 +44,11 @@ impl Tree {
     /// [`Error::StaleDecision`], [`Error::Busy`], [`Error::UnknownNode`], [`Error::WrongFunction`]; the tree is as it
     /// was.
     pub fn replayed(&mut self, replay: Replay, call: &Call<'_>) -> Result<Ran, Error> {
-        self.check_current(&replay.ground)?;
+        self.check_current(replay.moment)?;
         self.check_idle()?;
         let node = self.nodes.get(replay.node).ok_or(Error::UnknownNode { node: replay.node })?;
         check_function(replay.node, node, call)?;
-        Ok(self.commit_replay(replay.node, call, &replay.ground))
+        Ok(self.commit_replay(replay.node, call, replay.moment))
     }
 
     /// Reports a replay that was not decided here but by checks compiled from the node's own expectations.
@@ -72,8 +72,8 @@ impl Tree {
         }
         self.check_idle()?;
         let change = if known.parent.is_some() { PathChange::DropsUnneededTail } else { PathChange::Over };
-        let ground = self.ground(call, known.parent, change);
-        Ok(self.commit_replay(node, call, &ground))
+        let moment = self.moment(&change);
+        Ok(self.commit_replay(node, call, moment))
     }
 
     /// Reports that a call ran eagerly, outside the pool.
@@ -113,8 +113,8 @@ impl Tree {
         self.options.pending == PendingRule::Tokens && self.consume(token)
     }
 
-    pub(crate) fn check_current(&self, ground: &Ground) -> Result<(), Error> {
-        if ground.version == self.version { Ok(()) } else { Err(Error::StaleDecision) }
+    pub(crate) fn check_current(&self, decided: Moment) -> Result<(), Error> {
+        if decided.version == self.version { Ok(()) } else { Err(Error::StaleDecision) }
     }
 
     fn check_idle(&self) -> Result<(), Error> {
@@ -122,7 +122,7 @@ impl Tree {
     }
 
     #[inline]
-    fn commit_replay(&mut self, id: NodeId, call: &Call<'_>, ground: &Ground) -> Ran {
+    fn commit_replay(&mut self, id: NodeId, call: &Call<'_>, moment: Moment) -> Ran {
         if let Some(node) = self.nodes.get_mut(id) {
             node.replays += 1;
             if let (Some(expected), Some(given)) = (&mut node.params, &call.params)
@@ -134,49 +134,47 @@ impl Tree {
                 }
             }
         }
-        self.advance(id, ground, PathState::Replaying)
+        self.advance(id, call.kind, moment, PathState::Replaying)
     }
 
-    /// Makes `node` the current one. Nothing here can be rejected.
+    /// Makes a node the current one. Nothing here can be rejected.
     #[inline]
-    pub(crate) fn advance(&mut self, id: NodeId, ground: &Ground, state: PathState) -> Ran {
+    pub(crate) fn advance(&mut self, id: NodeId, kind: CallKind, moment: Moment, state: PathState) -> Ran {
         self.version += 1;
         self.runs += 1;
-        if ground.parent.is_none() || ground.steps_answered > self.steps_answered {
+        let mut ran = Ran { node: id, epoch: Epoch::default(), token: None, evicted: Vec::new() };
+        let Some(node) = self.nodes.get_mut(id) else { return ran };
+        let (depth, function, successor) = (node.depth, node.function, node.successor);
+        ran.epoch = Epoch::new(node.epoch.get() + 1);
+        node.epoch = ran.epoch;
+        node.last_used = self.runs;
+        if depth == 0 || moment.steps_answered > self.steps_answered {
             self.step = Step::new(self.step.get() + 1);
         }
-        self.steps_answered = self.steps_answered.max(ground.steps_answered);
-        let kept = self.kept_len(ground);
-        if kept < self.path.len() {
-            self.cut_path(kept);
+        self.steps_answered = self.steps_answered.max(moment.steps_answered);
+        if (depth as usize) < self.path.len() {
+            self.cut_path(depth as usize);
         }
-        let mut epoch = Epoch::default();
-        let mut depth = 0;
-        if let Some(node) = self.nodes.get_mut(id) {
-            epoch = Epoch::new(node.epoch.get() + 1);
-            node.epoch = epoch;
-            node.last_used = self.runs;
-            depth = node.depth;
-        }
-        let token = match ground.kind {
-            CallKind::Inference => None,
-            CallKind::Forward => Some(self.tokens.add(Some(depth))),
+        match kind {
+            CallKind::Inference => {}
+            CallKind::Forward => ran.token = Some(self.tokens.add(Some(depth))),
             CallKind::Backward(token) => {
                 self.consume(token);
-                None
             }
-        };
-        self.path.push(PathEntry { node: id, epoch, step: self.step, token }, state);
-        match self.last.and_then(|last| self.nodes.get_mut(last)) {
-            Some(last) => last.successor = Some(id),
-            None => self.first = Some(id),
         }
+        let entry = PathEntry { node: id, epoch: ran.epoch, step: self.step, token: ran.token };
+        self.path.push(entry, state);
+        if let Some(last) = self.last.and_then(|last| self.nodes.get_mut(last)) {
+            last.successor = Some(id);
+        }
+        // A node that follows itself has learnt that just now.
+        self.predicted = if self.last == Some(id) { Some(id) } else { successor };
         self.last = Some(id);
-        self.count_call(ground.function);
+        self.count_call(function);
         if state != PathState::Replaying {
-            self.note_growth(ground);
+            self.note_growth(function);
         }
-        Ran { node: id, epoch, token, evicted: Vec::new() }
+        ran
     }
 
     /// How much of the path stays when a call runs on this ground.

@@ -54,10 +54,10 @@ pub struct Tree {
     pub(crate) step: Step,
     pub(crate) steps_requested: u64,
     pub(crate) steps_answered: u64,
-    /// The node that ran last, on the path or not: it knows what to try first.
+    /// The node that ran last, on the path or not.
     pub(crate) last: Option<NodeId>,
-    /// What ran last when nothing was known to have run before it.
-    pub(crate) first: Option<NodeId>,
+    /// What ran after that node the last time; it is tried first.
+    pub(crate) predicted: Option<NodeId>,
     pub(crate) runs: u64,
     pub(crate) serials: u64,
 }
@@ -87,7 +87,7 @@ impl Tree {
             steps_requested: 0,
             steps_answered: 0,
             last: None,
-            first: None,
+            predicted: None,
             runs: 0,
             serials: 0,
         }
@@ -160,11 +160,9 @@ impl Tree {
 
     /// The node that ran after the last one, the last time; it is tried first.
     #[must_use]
+    #[inline]
     pub fn predicted(&self) -> Option<NodeId> {
-        match self.last.and_then(|last| self.nodes.get(last)) {
-            Some(node) => node.successor,
-            None => self.first,
-        }
+        self.predicted
     }
 
     /// The current step.
@@ -175,6 +173,7 @@ impl Tree {
 
     /// Whether [`begin_step`](Self::begin_step) was called and no call has begun the step yet.
     #[must_use]
+    #[inline]
     pub fn is_step_requested(&self) -> bool {
         self.steps_requested > self.steps_answered
     }
@@ -203,6 +202,7 @@ impl Tree {
         self.notices.take()
     }
 
+    #[inline]
     pub(crate) fn registered(&self, function: FunctionId) -> Result<&Function, Error> {
         let known = self.functions.get(function.index()).and_then(Option::as_ref);
         known.ok_or(Error::UnknownFunction { function })

@@ -21,7 +21,7 @@ impl Tree {
     ///
     /// [`Error::StaleDecision`], [`Error::Busy`]; the tree is as it was.
     pub fn begin_warm_up(&mut self, plan: WarmUpPlan) -> Result<WarmUp, Error> {
-        self.check_current(&plan.ground)?;
+        self.check_current(plan.ground.moment)?;
         let pass = self.gate.enter().ok_or(Error::Busy)?;
         Ok(WarmUp { plan, pass })
     }
@@ -42,14 +42,14 @@ impl Tree {
         ready: bool,
     ) -> Result<Ran, Error> {
         let WarmUp { plan: WarmUpPlan { ground, key, inputs, .. }, pass: _pass } = warm_up;
-        self.check_current(&ground)?;
+        self.check_current(ground.moment)?;
         let old_default = self.registered(ground.function)?.spec.old_outputs();
         check_aliases(&outputs, inputs)?;
         let id = self.insert_node(&ground, outputs, old_default);
         if ready {
             self.learn_signatures(ground.function, key);
         }
-        Ok(self.advance(id, &ground, PathState::WarmUp))
+        Ok(self.advance(id, ground.kind, ground.moment, PathState::WarmUp))
     }
 
     fn learn_signatures(&mut self, id: FunctionId, key: Arc<[u64]>) {

@@ -54,9 +54,16 @@ impl<H: Harness> Check<H> {
                 missing.iter_names().map(|(name, _)| name.to_lowercase().replace('_', " ")).collect();
             return Outcome::Skipped(format!("the device lacks {}", names.join(", ")));
         }
-        match (self.body)(&rig) {
-            Ok(()) => Outcome::Passed,
-            Err(violation) => Outcome::Failed(violation),
+        if let Err(violation) = (self.body)(&rig) {
+            return Outcome::Failed(violation);
+        }
+        match harness.complaint(&rig.device) {
+            None => Outcome::Passed,
+            Some(complaint) => Outcome::Failed(Violation {
+                step: None,
+                expected: "no complaint of the device about the check".into(),
+                seen: complaint,
+            }),
         }
     }
 }

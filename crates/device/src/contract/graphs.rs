@@ -1,11 +1,11 @@
 //! Execs: instantiating, launching, dropping.
 
 use super::check::check;
-use super::rig::Rig;
+use super::rig::{Buffer, Rig, WORDS};
 use super::violation::{breaks_capture_rule, equal, succeeds};
 use super::work::Log;
-use super::{Check, Harness, Verdict};
-use crate::{Capabilities, CaptureFailure, CaptureMode, Graphs, Streams, Work};
+use super::{Check, Harness, TestKernel, Verdict};
+use crate::{Args, Capabilities, CaptureFailure, CaptureMode, Graphs, Streams, Work};
 
 const LAUNCH: &str = "Driver API, cuGraphLaunch";
 
@@ -164,21 +164,33 @@ fn later_work_of_the_stream_runs_behind_a_launch<H: Harness>(rig: &Rig<'_, H>) -
 }
 
 fn launches_of_one_exec_never_overlap<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    const LAUNCHES: u16 = 8;
+    const SIGHTS: u16 = 6;
     let (stream, other) = rig.two_streams()?;
-    let (total, scratch) = (rig.filled(0)?, rig.filled(0)?);
-    // Two launches that overlap read the same total, and one of their additions is lost.
+    let (delay, one) = (rig.filled(0)?, rig.filled(1.0_f32.to_bits())?);
+    // Each launch adds itself to those inside, sums up several times how many are inside, and leaves: the sum is that of
+    // launches which were alone only if all of them were.
+    let (inside, sum) = (rig.filled(0.0_f32.to_bits())?, rig.filled(0.0_f32.to_bits())?);
+    let axpy = |factor: f32, x: &Buffer<H>, y: &Buffer<H>| {
+        let args = Args::new().read(x.at()).read_write(y.at()).scalar(WORDS).scalar(factor);
+        rig.launch(&stream, TestKernel::Axpy, &args)
+    };
     let mut exec = rig.exec(&stream, || {
-        rig.copy(&stream, &total, &scratch)?;
-        rig.slow_add(&stream, &scratch, 1)?;
-        rig.copy(&stream, &scratch, &total)?;
+        axpy(1.0, &one, &inside)?;
+        rig.slow_add(&stream, &delay, 1)?;
+        for _ in 0..SIGHTS {
+            axpy(1.0, &inside, &sum)?;
+        }
+        axpy(-1.0, &one, &inside)?;
         Ok(())
     })?;
-    for _ in 0..4 {
+    for _ in 0..LAUNCHES / 2 {
         rig.run(&mut exec, &stream)?;
         rig.run(&mut exec, &other)?;
     }
     rig.device.synchronize()?;
-    rig.expect_words("the total of eight launches", &total, 8)
+    rig.expect_words("the bits of the sum", &sum, f32::from(LAUNCHES * SIGHTS).to_bits())?;
+    rig.expect_words("the launches counted by the slow kernel", &delay, u32::from(LAUNCHES))
 }
 
 fn many_launches_can_be_in_flight<H: Harness>(rig: &Rig<'_, H>) -> Verdict {

@@ -47,4 +47,12 @@ pub trait Harness {
     /// Why the check of that name cannot hold on this device, or `None` if it has to. Such a check is reported as skipped,
     /// with the reason.
     fn unsupported(&self, check: &str) -> Option<String>;
+
+    /// What the device itself found wrong with the work that a check gave it, if it looks for such things.
+    ///
+    /// The checks are correct programs: they have no races, and read nothing that was never written. A device that
+    /// complains of one is wrong, so the check is reported as failed.
+    fn complaint(&self, _device: &Self::Device) -> Option<String> {
+        None
+    }
 }

@@ -4,7 +4,7 @@ use super::check::check;
 use super::rig::{GraphOf, Rig, StreamOf};
 use super::violation::{equal, refused, succeeds};
 use super::{Check, Harness, TestKernel, Verdict};
-use crate::{Args, DeviceError, Graphs, NodeId, UpdateRefusal, Work};
+use crate::{Args, Capabilities, DeviceError, Graphs, Memory, NodeId, UpdateRefusal, Work};
 
 const GUIDE: &str = "CUDA Programming Guide, Whole Graph Update";
 const LIMITS: &str = "CUDA Programming Guide, Graph Update Limitations";
@@ -45,6 +45,17 @@ pub(super) fn checks<H: Harness>() -> Vec<Check<H>> {
             an_update_with_another_kind_of_node_is_refused,
             "The type of a node must not change; the exec keeps what it had.",
             LIMITS
+        ),
+        check!(
+            an_update_with_another_direction_of_copy_is_refused,
+            "A copy cannot change between device and host; the exec keeps what it had.",
+            LIMITS
+        ),
+        check!(
+            an_update_with_memory_nodes_is_refused,
+            "A graph that owns memory cannot be taken over, not even by its own exec.",
+            "CUDA Programming Guide, Graph Memory Nodes",
+            Capabilities::STREAM_ORDERED_ALLOCATION
         ),
         check!(
             an_update_takes_over_another_kernel,
@@ -203,6 +214,44 @@ fn an_update_with_another_kind_of_node_is_refused<H: Harness>(rig: &Rig<'_, H>) 
     )?;
     rig.run(&mut exec, &stream)?;
     rig.finish_words(&stream, "a launch after the refusal", &buffer, 1)
+}
+
+fn an_update_with_another_direction_of_copy_is_refused<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    let stream = rig.stream()?;
+    let (source, target) = (rig.filled(1)?, rig.filled(0)?);
+    let host = rig.device.host_buffer(64)?;
+    let mut exec = rig.exec(&stream, || {
+        rig.device.copy(&stream, target.at(), source.at(), target.bytes())?;
+        Ok(())
+    })?;
+    let uploading = rig.record(&stream, || {
+        rig.device.upload(&stream, target.at(), &host, 0, 64)?;
+        Ok(())
+    })?;
+    let expected = UpdateRefusal::Parameters { node: NodeId::new(0) };
+    equal(
+        "updating a copy within the device to an upload",
+        rig.device.update(&mut exec, &uploading),
+        Err(DeviceError::UpdateRefused { refusal: expected }),
+    )?;
+    rig.run(&mut exec, &stream)?;
+    rig.finish_words(&stream, "a launch after the refusal", &target, 1)
+}
+
+fn an_update_with_memory_nodes_is_refused<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    let stream = rig.stream()?;
+    let target = rig.filled(0)?;
+    let graph = rig.record(&stream, || {
+        let address = rig.device.allocate_async(&stream, target.bytes())?;
+        rig.device.fill(&stream, address, 1, target.bytes())?;
+        rig.device.copy(&stream, target.at(), address, target.bytes())?;
+        Ok(rig.device.free_async(&stream, address)?)
+    })?;
+    let mut exec = rig.instantiate(&graph)?;
+    let updated = rig.device.update(&mut exec, &graph);
+    refused!("updating", updated, DeviceError::UpdateRefused { .. })?;
+    rig.run(&mut exec, &stream)?;
+    rig.finish_words(&stream, "a launch after the refusal", &target, 0x0101_0101)
 }
 
 fn an_update_takes_over_another_kernel<H: Harness>(rig: &Rig<'_, H>) -> Verdict {

@@ -90,12 +90,10 @@ const HOST_GRANULE: usize = 32;
 impl Tlsf {
     pub(crate) fn new(capacity: u32, blocks: usize) -> Self {
         let mut inner = rlsf::Tlsf::new();
-        // The pool lives as long as the program, as the arenas of the others do not have to.
-        let arena: &'static mut [MaybeUninit<u8>] = Vec::leak(Vec::with_capacity(0));
-        let _ = arena;
-        let mut memory = Vec::with_capacity(capacity as usize * HOST_GRANULE);
+        let mut memory = Vec::new();
         memory.resize(capacity as usize * HOST_GRANULE, MaybeUninit::uninit());
-        let _ = inner.insert_free_block(Vec::leak(memory));
+        // Leaked, because the allocator borrows its memory and both would have to live in one struct.
+        let _pool = inner.insert_free_block(Vec::leak(memory));
         Self { inner, blocks: vec![None; blocks] }
     }
 }

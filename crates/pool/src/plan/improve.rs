@@ -100,15 +100,45 @@ mod tests {
     fn a_bad_order_is_improved_to_the_least_possible() {
         let item = |size, birth, death| Item { size, unit: 1, birth, death };
         // Taken by birth, the short blocks at the bottom leave holes too small for the long one.
-        let items = [item(1, 0, 4), item(2, 1, 3), item(1, 2, 6), item(3, 4, 8), item(1, 6, 9)];
+        let items = [item(1, 0, 4), item(2, 1, 3), item(1, 2, 6), item(4, 4, 8), item(1, 6, 9)];
         let mut packer = Packer::new(&items, &[]);
         let order: Vec<u32> = (0..5).collect();
         let peak = packer.pack(&order, Fit::Lowest, u64::MAX).unwrap();
-        assert_eq!(peak, 7);
+        assert_eq!(peak, 8);
         let start = Attempt { order, fit: Fit::Lowest, peak, offsets: packer.offsets.clone() };
-        let best = improve(&mut packer, &items, start, 4, 100);
-        assert_eq!(best.peak, 4);
+        let best = improve(&mut packer, &items, start, 5, 100);
+        assert_eq!(best.peak, 5);
         assert_eq!(packer.pack(&best.order, best.fit, u64::MAX), Some(best.peak));
         assert_eq!(packer.offsets, best.offsets);
+    }
+
+    #[test]
+    fn the_chain_goes_from_the_peak_down_over_blocks_that_meet() {
+        let item = |size, birth, death| Item { size, unit: 1, birth, death };
+        // The last reaches the peak and rests on the second; the first ends where the last begins, and is dead by then.
+        let items = [item(3, 0, 2), item(3, 2, 6), item(2, 4, 8), item(1, 0, 2)];
+        let now = Attempt { order: vec![0, 1, 2, 3], fit: Fit::Lowest, peak: 5, offsets: vec![0, 0, 3, 3] };
+        let pick = |hops| pick_from_chain(&items, &now, hops, &mut Dice(1));
+        assert_eq!([pick(0), pick(1), pick(5)], [Some(2), Some(1), Some(1)]);
+        let fixed = Attempt { peak: 9, ..now };
+        assert_eq!(pick_from_chain(&items, &fixed, 0, &mut Dice(1)), None);
+    }
+
+    #[test]
+    fn the_dice_are_the_known_sequence() {
+        let mut dice = Dice(1);
+        let states = [(); 3].map(|()| {
+            dice.below(1);
+            dice.0
+        });
+        // From the definition: 13 left, 7 right, 17 left.
+        let step = |x: u64| {
+            let x = x ^ (x << 13);
+            let x = x ^ (x >> 7);
+            x ^ (x << 17)
+        };
+        assert_eq!(states[0], 1_082_269_761);
+        assert_eq!(states, [step(1), step(step(1)), step(step(step(1)))]);
+        assert_eq!(Dice(1).below(1_000), (1_082_269_761 >> 11) % 1_000);
     }
 }

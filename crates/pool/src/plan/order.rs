@@ -97,4 +97,12 @@ mod tests {
         assert_eq!(Order::Peak.of(&items, 25), [4, 1, 2, 0, 3]);
         assert_eq!(Order::PeakSize.of(&items, 25), [4, 1, 0, 2, 3]);
     }
+
+    #[test]
+    fn the_distance_from_the_peak_counts_moments_on_both_sides() {
+        let item = |size, birth, death| Item { size, unit: 1, birth, death };
+        // Born 2 after the peak, dead 3 before it, dead at it, live at it.
+        let items = [item(9, 12, 13), item(9, 0, 8), item(9, 3, 10), item(1, 10, 11)];
+        assert_eq!(Order::Peak.of(&items, 10), [3, 2, 0, 1]);
+    }
 }

@@ -132,6 +132,10 @@ mod tests {
         assert_eq!(packer.offsets, [0]);
         packer.pack(&[0], Fit::Tightest, u64::MAX);
         assert_eq!(packer.offsets, [6]);
+        let even = [(2, item(1, 0, 9)), (5, item(1, 0, 9))];
+        let mut packer = Packer::new(&items, &even);
+        packer.pack(&[0], Fit::Tightest, u64::MAX);
+        assert_eq!(packer.offsets, [0], "of two gaps of 2 the lower one");
     }
 
     #[test]

@@ -80,7 +80,7 @@ impl Planner {
     /// A planner for an allocator that counts in `granule`.
     #[must_use]
     pub fn new(granule: Granule) -> Self {
-        Self { granule, tolerance: 0.01, rounds: 2_000 }
+        Self { granule, tolerance: 0.01, rounds: 400 }
     }
 
     /// How far above the bound a plan may be before improvement is tried, as a part of the bound; 0.01 by default.
@@ -90,7 +90,7 @@ impl Planner {
         self
     }
 
-    /// How many variations improvement may try; 2,000 by default. Each costs about as much as one order.
+    /// How many variations improvement may try; 400 by default. Each costs about as much as one order.
     #[must_use]
     pub fn rounds(mut self, rounds: u32) -> Self {
         self.rounds = rounds;

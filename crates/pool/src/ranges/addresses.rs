@@ -1,20 +1,24 @@
-//! The slots of one region by address.
+//! The blocks of one region by address.
 //!
 //! Splitting and merging need only neighbours. Putting a block back where a checkpoint or a plan wants it, and finding the block that
-//! an address lies in, need a search. Each page of 64 granules remembers the first slot that starts in it, and a tree of 64-bit words
-//! over the pages finds the nearest earlier page in which a slot starts: O(1) to keep, O(log) to ask, at 4 bytes of host memory for
-//! each page (32 KiB of device memory by default).
+//! an address lies in, need a search. Each page of 64 granules may have a hint: a block that starts in it. A tree of 64-bit words over
+//! the pages finds the nearest earlier page with a hint, and from there the neighbours lead on.
+//!
+//! Allocating and freeing know nothing of this. Hints are set by what searches: a search leaves one in every page that it walks through,
+//! and one for the block that it is for. It drops those that are out of date. So no page without a hint is walked through twice, unless
+//! a block died in between, and a search costs no more than a page's worth of steps for each death or birth since the last one. The
+//! table takes 4 bytes of host memory for each page, which is 32 KiB of device memory by default.
 
-use super::slots::{SlotIx, Slots};
+use super::slots::{Slot, SlotIx, State};
 
 /// Granules in a page, as a shift.
 const PAGE_SHIFT: u32 = 6;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct AddressIndex {
-    /// The first slot that starts in each page.
-    first: Vec<SlotIx>,
-    /// `levels[0]` has a bit for each page that is not empty, `levels[n + 1]` one for each word of `levels[n]` that is not zero.
+    /// A block that started in the page when it was noted.
+    hints: Vec<SlotIx>,
+    /// `levels[0]` has a bit for each page with a hint, `levels[n + 1]` one for each word of `levels[n]` that is not zero.
     levels: Vec<Vec<u64>>,
 }
 
@@ -23,71 +27,76 @@ fn page_of(offset: u32) -> usize {
 }
 
 impl AddressIndex {
-    /// Notes that `slot`, whose links and offset are set, starts at its offset.
-    pub(super) fn insert(&mut self, slots: &Slots, slot: SlotIx) {
-        let offset = slots[slot].offset;
+    /// Notes that the live block in `slot` starts at `offset`.
+    pub(super) fn note(&mut self, offset: u32, slot: SlotIx) {
         let page = page_of(offset);
-        if page >= self.first.len() {
-            self.extend(page);
-        }
-        let first = self.first[page];
-        if !first.is_some() {
-            self.first[page] = slot;
-            self.mark(page);
-        } else if offset < slots[first].offset {
-            self.first[page] = slot;
+        match self.hints.get_mut(page) {
+            Some(hint) if hint.is_some() => *hint = slot,
+            _ => self.open(page, slot),
         }
     }
 
-    /// Forgets `slot`, whose links and offset are still set.
-    pub(super) fn remove(&mut self, slots: &Slots, slot: SlotIx) {
-        let page = page_of(slots[slot].offset);
-        if self.first[page] != slot {
-            return;
+    /// The last block of `region` that starts at or before `offset`, or the edge of the region.
+    pub(super) fn at_or_before(&mut self, table: &[Slot], region: u16, edge: SlotIx, offset: u32) -> SlotIx {
+        let mut slot = self.hint_at_or_before(table, region, page_of(offset)).unwrap_or(edge);
+        // The hint may be the last block of the page, and the wanted one the first.
+        while table[slot].offset > offset {
+            slot = table[slot].prev;
         }
-        let next = slots[slot].next;
-        if next.is_some() && page_of(slots[next].offset) == page {
-            self.first[page] = next;
-        } else {
-            self.first[page] = SlotIx::NONE;
-            self.unmark(page);
-        }
-    }
-
-    /// Lets `new` stand where `old` stood, at the same offset.
-    pub(super) fn replace(&mut self, offset: u32, old: SlotIx, new: SlotIx) {
-        let first = &mut self.first[page_of(offset)];
-        if *first == old {
-            *first = new;
-        }
-    }
-
-    /// The last slot that starts at or before `offset`, or `NONE`.
-    pub(super) fn at_or_before(&self, slots: &Slots, offset: u32) -> SlotIx {
-        let page = page_of(offset);
-        let mut slot = self.first.get(page).copied().unwrap_or(SlotIx::NONE);
-        if !slot.is_some() || slots[slot].offset > offset {
-            let Some(earlier) = self.marked_before(page) else { return SlotIx::NONE };
-            slot = self.first[earlier];
-        }
+        let mut page = page_of(table[slot].offset);
         loop {
-            let next = slots[slot].next;
-            if !next.is_some() || slots[next].offset > offset {
+            let next = table[slot].next;
+            if !next.is_some() || table[next].offset > offset {
                 return slot;
             }
             slot = next;
+            if page_of(table[slot].offset) != page {
+                page = page_of(table[slot].offset);
+                self.note(table[slot].offset, slot);
+            }
         }
     }
 
-    #[cold]
+    fn hint_at_or_before(&mut self, table: &[Slot], region: u16, page: usize) -> Option<SlotIx> {
+        let mut below = page.saturating_add(1);
+        loop {
+            let page = self.marked_before(below)?;
+            let hint = self.hints[page];
+            if is_sound(table, region, page, hint) {
+                return Some(hint);
+            }
+            self.hints[page] = SlotIx::NONE;
+            self.unmark(page);
+            below = page;
+        }
+    }
+
+    #[inline(never)]
+    fn open(&mut self, page: usize, slot: SlotIx) {
+        if page >= self.hints.len() {
+            self.extend(page);
+        }
+        self.hints[page] = slot;
+        let mut at = page;
+        for level in &mut self.levels {
+            let word = &mut level[at / 64];
+            let was_empty = *word == 0;
+            *word |= 1 << (at % 64);
+            if !was_empty {
+                return;
+            }
+            at /= 64;
+        }
+    }
+
     fn extend(&mut self, page: usize) {
-        self.first.resize(page + 1, SlotIx::NONE);
+        self.hints.resize(page + 1, SlotIx::NONE);
         let mut bits = page + 1;
         let mut level = 0;
         loop {
             let words = bits.div_ceil(64);
             if level == self.levels.len() {
-                // A new top level must know which words below it are filled already.
+                // A new top level must know whether the one word that there was below it is filled already.
                 let filled = level > 0 && self.levels[level - 1].first().is_some_and(|&word| word != 0);
                 self.levels.push(vec![u64::from(filled)]);
             }
@@ -99,19 +108,6 @@ impl AddressIndex {
             }
             bits = words;
             level += 1;
-        }
-    }
-
-    fn mark(&mut self, page: usize) {
-        let mut at = page;
-        for level in &mut self.levels {
-            let word = &mut level[at / 64];
-            let was_empty = *word == 0;
-            *word |= 1 << (at % 64);
-            if !was_empty {
-                return;
-            }
-            at /= 64;
         }
     }
 
@@ -127,9 +123,9 @@ impl AddressIndex {
         }
     }
 
-    /// The last page before `page` in which a slot starts.
+    /// The last page before `page` that has a hint.
     fn marked_before(&self, page: usize) -> Option<usize> {
-        let mut at = page.min(self.first.len());
+        let mut at = page.min(self.hints.len());
         for (height, level) in self.levels.iter().enumerate() {
             let below = level.get(at / 64).copied().unwrap_or(0) & ((1 << (at % 64)) - 1);
             if below != 0 {
@@ -145,51 +141,108 @@ impl AddressIndex {
     }
 }
 
+/// Whether a hint still says the truth.
+fn is_sound(table: &[Slot], region: u16, page: usize, hint: SlotIx) -> bool {
+    let slot = &table[hint];
+    slot.state == State::Live && slot.region == region && page_of(slot.offset) == page
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::slots::State;
+    use super::super::slots::Slots;
     use super::*;
 
-    #[test]
-    fn the_nearest_earlier_slot_is_found_over_any_distance() {
-        let offsets = [0_u32, 1, 63, 64, 65, 4096, 4097, 300_000, 20_000_000, 20_000_063, 1_200_000_000];
+    const OFFSETS: [u32; 11] = [0, 1, 63, 64, 65, 4096, 4097, 300_000, 20_000_000, 20_000_063, 1_200_000_000];
+
+    /// Blocks of one granule at the offsets, behind an edge.
+    fn chain(offsets: impl IntoIterator<Item = u32>) -> (Slots, SlotIx, Vec<(SlotIx, u32)>) {
         let mut slots = Slots::new();
-        let mut index = AddressIndex::default();
-        let mut last = SlotIx::NONE;
+        let edge = slots.occupy(0, 0, 0, State::Edge);
+        let mut last = edge;
+        let mut all = Vec::new();
         for offset in offsets {
             let ix = slots.occupy(0, offset, 1, State::Live);
             slots[ix].prev = last;
-            if last.is_some() {
-                slots[last].next = ix;
-            }
+            slots[last].next = ix;
             last = ix;
-            index.insert(&slots, ix);
+            all.push((ix, offset));
         }
-        let found = |index: &AddressIndex, slots: &Slots, offset| {
-            let ix = index.at_or_before(slots, offset);
-            ix.is_some().then(|| slots[ix].offset)
-        };
-        for probe in offsets.iter().flat_map(|&o| [o, o + 1, o + 5, o.saturating_sub(1)]) {
-            let want = offsets.iter().copied().filter(|&offset| offset <= probe).max();
-            assert_eq!(found(&index, &slots, probe), want, "at {probe}");
+        slots[last].next = SlotIx::NONE;
+        (slots, edge, all)
+    }
+
+    fn kill(slots: &mut Slots, ix: SlotIx) {
+        let (prev, next) = (slots[ix].prev, slots[ix].next);
+        slots[prev].next = next;
+        if next.is_some() {
+            slots[next].prev = prev;
         }
-        assert_eq!(found(&index, &slots, u32::MAX), Some(1_200_000_000));
-        // Take out every second slot, then ask again.
-        let all: Vec<_> = slots.iter().map(|(ix, _)| ix).collect();
-        for &ix in all.iter().step_by(2) {
-            index.remove(&slots, ix);
-            let (prev, next) = (slots[ix].prev, slots[ix].next);
-            if prev.is_some() {
-                slots[prev].next = next;
+        slots.vacate(ix);
+    }
+
+    #[test]
+    fn pages_begin_every_64_granules() {
+        assert_eq!([0, 63, 64, 127, 128].map(page_of), [0, 0, 1, 1, 2]);
+    }
+
+    #[test]
+    fn the_nearest_earlier_block_is_found_over_any_distance_and_after_any_death() {
+        for stride in [0, 2, 3, 5, 7] {
+            let mut index = AddressIndex::default();
+            let (mut slots, edge, mut left) = chain(OFFSETS);
+            while !left.is_empty() {
+                let near = OFFSETS.iter().flat_map(|&o| [o, o + 1, o + 5, o.saturating_sub(1)]);
+                for probe in near.chain([u32::MAX]) {
+                    let want = left.iter().rev().find(|(_, offset)| *offset <= probe);
+                    let want = want.map_or(edge, |want| want.0);
+                    assert_eq!(index.at_or_before(&slots, 0, edge, probe), want, "at {probe}");
+                }
+                let (gone, _) = left.remove(stride * left.len() / 8);
+                kill(&mut slots, gone);
             }
-            if next.is_some() {
-                slots[next].prev = prev;
-            }
+            assert_eq!(index.at_or_before(&slots, 0, edge, u32::MAX), edge);
         }
-        let left: Vec<u32> = offsets.iter().copied().skip(1).step_by(2).collect();
-        for probe in offsets.iter().flat_map(|&o| [o, o + 1, o + 5, o.saturating_sub(1)]) {
-            let want = left.iter().copied().filter(|&offset| offset <= probe).max();
-            assert_eq!(found(&index, &slots, probe), want, "at {probe} after removals");
+    }
+
+    #[test]
+    fn a_search_leaves_a_hint_in_every_page_that_it_walks_through() {
+        let (slots, edge, all) = chain((0..10_000).map(|at| at * 8));
+        let mut index = AddressIndex::default();
+        index.at_or_before(&slots, 0, edge, 79_992);
+        for &(ix, offset) in &all {
+            // Before the first page of blocks comes the edge, which starts in it as well.
+            let hint = index.hint_at_or_before(&slots, 0, page_of(offset));
+            let want = (offset >= 64).then(|| all[offset as usize / 64 * 8].0);
+            assert_eq!(hint, want, "for {ix:?} at {offset}");
+        }
+    }
+
+    #[test]
+    fn a_hint_that_is_out_of_date_is_dropped() {
+        let (mut slots, edge, all) = chain([70, 500, 90_000]);
+        let mut index = AddressIndex::default();
+        // The last first, so that the others are noted in a table that is long enough already.
+        for &(ix, offset) in all.iter().rev() {
+            index.note(offset, ix);
+        }
+        kill(&mut slots, all[1].0);
+        assert_eq!(index.at_or_before(&slots, 0, edge, 600), all[0].0);
+        assert_eq!(index.hints[page_of(500)], SlotIx::NONE);
+        assert_eq!(index.marked_before(page_of(600) + 1), Some(page_of(70)));
+    }
+
+    #[test]
+    fn a_hint_whose_slot_serves_elsewhere_is_not_trusted() {
+        for (region, offset, state) in
+            [(1, 500, State::Live), (0, 9000, State::Live), (0, 500, State::Parked)]
+        {
+            let (mut slots, edge, all) = chain([70, 500]);
+            let mut index = AddressIndex::default();
+            index.note(500, all[1].0);
+            kill(&mut slots, all[1].0);
+            let new = slots.occupy(region, offset, 1, state);
+            assert_eq!(new, all[1].0);
+            assert_eq!(index.at_or_before(&slots, 0, edge, 600), all[0].0);
         }
     }
 }

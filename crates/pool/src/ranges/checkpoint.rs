@@ -80,7 +80,7 @@ impl Ranges {
 
     fn forget_if_lost(&mut self, slot: SlotIx) {
         if self.history.is_lost(&self.slots, slot) {
-            self.forget(slot);
+            self.slots.vacate(slot);
         }
     }
 
@@ -106,7 +106,7 @@ impl Ranges {
         for slot in working.died {
             // A block that died and was kept through a restore is in both lists and live.
             if self.slots[slot].state == State::Parked {
-                self.forget(slot);
+                self.slots.vacate(slot);
             }
         }
     }

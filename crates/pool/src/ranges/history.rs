@@ -87,10 +87,20 @@ impl History {
     }
 
     /// Notes that the block in `slot` was born.
+    #[inline]
     pub(super) fn note_birth(&mut self, slot: SlotIx) {
-        if self.base.is_none() {
-            return;
+        if self.base.is_some() {
+            self.add_birth(slot);
         }
+    }
+
+    /// Notes that the block in `slot` died, and says whether a version remembers it, so that its slot must be parked.
+    #[inline]
+    pub(super) fn note_death(&mut self, slot: SlotIx) -> bool {
+        self.base.is_some() && self.add_death(slot)
+    }
+
+    fn add_birth(&mut self, slot: SlotIx) {
         if slot.at() >= self.tenures.len() {
             self.tenures.resize(slot.at() + 1, Tenure::default());
         }
@@ -98,11 +108,7 @@ impl History {
         self.tenures[slot.at()].born_at = self.working.born.len() as u32;
     }
 
-    /// Notes that the block in `slot` died, and says whether a version remembers it, so that its slot must be parked.
-    pub(super) fn note_death(&mut self, slot: SlotIx) -> bool {
-        if self.base.is_none() {
-            return false;
-        }
+    fn add_death(&mut self, slot: SlotIx) -> bool {
         let born_at = self.tenures[slot.at()].born_at;
         if born_at == 0 {
             self.working.died.push(slot);

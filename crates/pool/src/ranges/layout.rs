@@ -1,8 +1,9 @@
 //! Looking at blocks and free runs.
 
+use super::Ranges;
 use super::ids::{BlockId, RegionId};
+use super::region::{Region, RegionKind};
 use super::slots::{SlotIx, State};
-use super::{Ranges, RegionKind};
 
 /// One live block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,7 @@ pub struct Span {
 }
 
 impl Ranges {
+    #[inline]
     pub(super) fn describe(&self, ix: SlotIx) -> Block {
         let slot = &self.slots[ix];
         Block {
@@ -47,14 +49,20 @@ impl Ranges {
         Some(self.describe(self.slots.find_live(id)?))
     }
 
-    /// The live block that the byte `offset` of `region` lies in.
+    /// The live block that the byte `offset` of `region` lies in. Tidies the index by address on the way, and changes nothing else.
     #[must_use]
-    pub fn block_at(&self, region: RegionId, offset: u64) -> Option<Block> {
+    pub fn block_at(&mut self, region: RegionId, offset: u64) -> Option<Block> {
         let at = self.granule.floor(offset)?;
-        let region = self.regions.get(region.0 as usize)?;
-        let ix = region.index.at_or_before(&self.slots, at);
-        let hit = ix.is_some() && self.slots[ix].state == State::Live && at < self.slots[ix].end();
+        let ix = self.slot_at_or_before(u16::try_from(region.0).ok()?, at)?;
+        let hit = self.slots[ix].state == State::Live && at < self.slots[ix].end();
         hit.then(|| self.describe(ix))
+    }
+
+    /// The last block of a region that starts at or before `offset`, or the region's edge.
+    pub(super) fn slot_at_or_before(&mut self, region: u16, offset: u32) -> Option<SlotIx> {
+        let Region { edge, index, .. } =
+            self.regions.get_mut(usize::from(region)).filter(|region| region.kind.is_some())?;
+        Some(index.at_or_before(&self.slots, region, *edge, offset))
     }
 
     /// The regions in order of preference, with kind and length in bytes.
@@ -68,36 +76,33 @@ impl Ranges {
     #[must_use]
     pub fn used_end(&self, region: RegionId) -> Option<u64> {
         let region = self.regions.get(region.0 as usize).filter(|region| region.kind.is_some())?;
-        let mut last = region.last;
-        while last.is_some() && self.slots[last].state == State::Hole {
-            last = self.slots[last].prev;
-        }
-        Some(if last.is_some() { self.granule.to_bytes(self.slots[last].end()) } else { 0 })
+        Some(self.granule.to_bytes(self.slots[region.last].end()))
     }
 
     /// All blocks and free runs by rising address. Together they cover every region without gap or overlap.
     pub fn spans(&self) -> impl Iterator<Item = Span> {
-        self.regions().flat_map(move |(id, _, len)| {
+        self.regions().flat_map(move |(id, _, _)| {
             let region = &self.regions[id.0 as usize];
-            let mut next = region.first;
+            let mut next = region.edge;
             let slots = std::iter::from_fn(move || {
                 let ix = next;
-                ix.is_some().then(|| {
-                    next = self.slots[ix].next;
-                    let block = self.describe(ix);
-                    let live = self.slots[ix].state == State::Live;
-                    Span {
-                        region: id,
-                        offset: block.offset,
-                        bytes: block.bytes,
-                        block: live.then_some(block.id),
-                    }
-                })
+                next = self.slots.get(ix.at())?.next;
+                Some(ix)
             });
-            let tail = self.granule.to_bytes(region.tail);
-            let tail =
-                (len > tail).then(|| Span { region: id, offset: tail, bytes: len - tail, block: None });
-            slots.chain(tail)
+            slots.flat_map(move |ix| {
+                let slot = &self.slots[ix];
+                let free = if ix == region.last { region.len - slot.end() } else { slot.gap };
+                let span = |offset, size, block| Span {
+                    region: id,
+                    offset: self.granule.to_bytes(offset),
+                    bytes: self.granule.to_bytes(size),
+                    block,
+                };
+                let block = (slot.state == State::Live)
+                    .then(|| span(slot.offset, slot.size, Some(self.slots.name(ix))));
+                let hole = (free > 0).then(|| span(slot.end(), free, None));
+                block.into_iter().chain(hole)
+            })
         })
     }
 

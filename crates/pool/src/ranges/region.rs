@@ -13,44 +13,31 @@ pub enum RegionKind {
     Growing,
 }
 
-/// Lengths and offsets are in granules.
+/// The length is in granules.
 #[derive(Clone, Debug)]
 pub(super) struct Region {
     /// `None` once the region was removed, until its name is given to another.
     pub(super) kind: Option<RegionKind>,
     pub(super) len: u32,
-    /// Where the tail starts: the end of the last live block of a growing region, the length of a fixed one.
-    pub(super) tail: u32,
-    /// The slots with the lowest and the highest address.
-    pub(super) first: SlotIx,
+    /// The slot before the first block.
+    pub(super) edge: SlotIx,
+    /// The last block, or the edge of a region without blocks. The tail of a growing region begins where it ends.
     pub(super) last: SlotIx,
-    pub(super) live: u32,
-    /// Blocks that are not live and that a checkpoint remembers.
-    pub(super) parked: u32,
     pub(super) index: AddressIndex,
 }
 
 impl Region {
-    pub(super) fn new(kind: RegionKind, len: u32) -> Self {
-        let tail = if kind == RegionKind::Fixed { len } else { 0 };
-        let none = SlotIx::NONE;
-        Self {
-            kind: Some(kind),
-            len,
-            tail,
-            first: none,
-            last: none,
-            live: 0,
-            parked: 0,
-            index: AddressIndex::default(),
-        }
+    pub(super) fn new(kind: RegionKind, len: u32, edge: SlotIx) -> Self {
+        Self { kind: Some(kind), len, edge, last: edge, index: AddressIndex::default() }
     }
 
     /// What is left of a region until its name is given to another.
     pub(super) fn removed() -> Self {
-        Self { kind: None, ..Self::new(RegionKind::Fixed, 0) }
+        let none = SlotIx::NONE;
+        Self { kind: None, len: 0, edge: none, last: none, index: AddressIndex::default() }
     }
 
+    #[inline]
     pub(super) fn grows(&self) -> bool {
         self.kind == Some(RegionKind::Growing)
     }

@@ -18,8 +18,8 @@ impl Ranges {
     pub fn alloc(&mut self, bytes: u64, align: u64) -> Result<Block, PoolError> {
         let size = self.size_of(bytes)?;
         let unit = self.granule.alignment(align)?;
-        let block = if let Some((hole, gap)) = self.best_hole(size, unit) {
-            self.take_from_hole(hole, gap, size)
+        let block = if let Some((before, offset)) = self.best_hole(size, unit) {
+            self.take_from_hole(before, offset, size)
         } else if let Some((region, offset)) = self.first_tail(size, unit) {
             self.take_from_tail(region, offset, size)
         } else {
@@ -49,13 +49,17 @@ impl Ranges {
             return Err(occupied);
         }
         let name = region.0 as u16;
-        let block = if within.grows() && at >= within.tail {
+        let block = if within.grows() && at >= self.slots[within.last].end() {
             self.take_from_tail(name, at, size)
         } else {
-            let hole =
-                self.free_hole(within.index.at_or_before(&self.slots, at), at + size).ok_or(occupied)?;
-            self.take_from_hole(hole, at - self.slots[hole].offset, size)
+            let before = self.slot_at_or_before(name, at).ok_or_else(|| occupied.clone())?;
+            let start = self.slots[before].end();
+            if at < start || at + size > start + self.slots[before].gap {
+                return Err(occupied);
+            }
+            self.take_from_hole(before, at, size)
         };
+        self.regions[usize::from(name)].index.note(at, block);
         self.tally.note_peak();
         self.history.note_birth(block);
         Ok(self.describe(block))
@@ -68,12 +72,17 @@ impl Ranges {
     /// # Errors
     ///
     /// [`PoolError::NotLive`] if the block is not live.
+    #[inline]
     pub fn free(&mut self, id: BlockId) -> Result<Block, PoolError> {
         let Some(ix) = self.slots.find_live(id) else { return Err(PoolError::NotLive { block: id }) };
         let block = self.describe(ix);
+        self.release(ix);
+        Ok(block)
+    }
+
+    fn release(&mut self, ix: SlotIx) {
         let keep = self.history.note_death(ix);
         self.give_back(ix, keep);
-        Ok(block)
     }
 
     fn size_of(&self, bytes: u64) -> Result<u32, PoolError> {
@@ -84,37 +93,30 @@ impl Ranges {
         }
     }
 
-    /// The hole to use, and how far into it the block starts.
+    /// The hole to use, by the slot before it, and where in it the block starts.
+    #[inline]
     fn best_hole(&self, size: u32, unit: u32) -> Option<(SlotIx, u32)> {
-        let hole = self.holes.best(&self.slots, size)?;
-        if unit == 1 {
-            return Some((hole, 0));
+        let hole = self.holes.best(&self.slots, size);
+        let start = self.slots.get(hole.at())?.end();
+        if start & (unit - 1) == 0 {
+            return Some((hole, start));
         }
-        let gap = |hole: SlotIx| {
-            let over = self.slots[hole].offset & (unit - 1);
-            if over == 0 { 0 } else { unit - over }
+        let aligned = |hole: SlotIx| {
+            let slot = self.slots.get(hole.at())?;
+            let (start, gap) = (slot.end(), slot.gap);
+            let offset = start.checked_next_multiple_of(unit)?;
+            (offset - start <= gap - size).then_some((hole, offset))
         };
-        let room = |hole: SlotIx| self.slots[hole].size - size;
-        if gap(hole) <= room(hole) {
-            return Some((hole, gap(hole)));
-        }
-        // A hole this much larger holds the block wherever it starts, so one more search is enough.
-        let hole = self.holes.best(&self.slots, size.checked_add(unit - 1)?)?;
-        Some((hole, gap(hole)))
+        // A hole larger by all that alignment can skip holds the block wherever it starts, so one more search is enough.
+        aligned(hole).or_else(|| aligned(self.holes.best(&self.slots, size.checked_add(unit - 1)?)))
     }
 
     fn first_tail(&self, size: u32, unit: u32) -> Option<(u16, u32)> {
         self.growing.iter().find_map(|&name| {
             let region = &self.regions[usize::from(name)];
-            let offset = region.tail.checked_next_multiple_of(unit)?;
+            let offset = self.slots[region.last].end().checked_next_multiple_of(unit)?;
             (offset <= region.len && size <= region.len - offset).then_some((name, offset))
         })
-    }
-
-    /// `hole` if it is one and reaches up to `end`.
-    fn free_hole(&self, hole: SlotIx, end: u32) -> Option<SlotIx> {
-        let fits = hole.is_some() && self.is_hole(hole) && self.slots[hole].end() >= end;
-        fits.then_some(hole)
     }
 
     #[cold]
@@ -122,7 +124,7 @@ impl Ranges {
         let stats = self.stats();
         let grow_by = self.growing.first().and_then(|&name| {
             let region = &self.regions[usize::from(name)];
-            let end = region.tail.checked_next_multiple_of(unit)?.checked_add(size)?;
+            let end = self.slots[region.last].end().checked_next_multiple_of(unit)?.checked_add(size)?;
             (end <= Granule::MAX_COUNT).then(|| self.granule.to_bytes(end - region.len))
         });
         PoolError::NoRoom { asked, align, largest_free: stats.largest_free, free: stats.free, grow_by }

@@ -25,7 +25,10 @@ impl Ranges {
         let Ok(name) = u16::try_from(at) else {
             return Err(PoolError::TooManyRegions { max: Self::MAX_REGIONS as u32 });
         };
-        let region = Region::new(kind, granules);
+        let edge = self.slots.occupy(name, 0, 0, State::Edge);
+        self.slots[edge].prev = SlotIx::NONE;
+        self.slots[edge].next = SlotIx::NONE;
+        let region = Region::new(kind, granules, edge);
         if vacant.is_some() {
             self.regions[at] = region;
         } else {
@@ -33,7 +36,10 @@ impl Ranges {
         }
         self.tally.reserve(granules.into());
         match kind {
-            RegionKind::Fixed => self.add_hole(SlotIx::NONE, name, 0, granules),
+            RegionKind::Fixed => {
+                self.slots[edge].gap = granules;
+                self.holes.insert(&mut self.slots, edge);
+            }
             RegionKind::Growing => {
                 let at = self.growing.partition_point(|&other| other < name);
                 self.growing.insert(at, name);
@@ -56,8 +62,9 @@ impl Ranges {
         if !known.grows() {
             return Err(PoolError::FixedRegion { region });
         }
-        if granules < known.tail {
-            let used = self.granule.to_bytes(known.tail);
+        let tail = self.slots[known.last].end();
+        if granules < tail {
+            let used = self.granule.to_bytes(tail);
             return Err(PoolError::TailInUse { region, used, len });
         }
         let old = known.len;
@@ -70,22 +77,25 @@ impl Ranges {
         Ok(())
     }
 
-    /// Removes a region that is wholly free, and says how long it was in bytes.
+    /// Removes a region that is wholly free, and says how long it was in bytes. Costs a pass over the side table.
     ///
     /// # Errors
     ///
     /// [`PoolError::RegionInUse`] if a block in it is live or remembered by a checkpoint, [`PoolError::NoRegion`].
     pub fn remove_region(&mut self, region: RegionId) -> Result<u64, PoolError> {
         let known = self.known_region(region)?;
-        let (live, remembered) = (known.live, known.parked);
+        let within = |state| {
+            self.slots.iter().filter(move |(_, s)| s.state == state && u32::from(s.region) == region.0)
+        };
+        let (live, remembered) = (within(State::Live).count() as u32, within(State::Parked).count() as u32);
         if live > 0 || remembered > 0 {
             return Err(PoolError::RegionInUse { region, live, remembered });
         }
-        let (len, first) = (known.len, known.first);
-        if first.is_some() {
-            self.holes.remove(&mut self.slots, first);
-            self.slots.vacate(first);
+        let (len, edge) = (known.len, known.edge);
+        if self.slots[edge].gap > 0 {
+            self.holes.remove(&mut self.slots, edge);
         }
+        self.slots.vacate(edge);
         let name = region.0 as u16;
         self.growing.retain(|&other| other != name);
         self.regions[region.0 as usize] = Region::removed();
@@ -96,10 +106,6 @@ impl Ranges {
     pub(super) fn known_region(&self, region: RegionId) -> Result<&Region, PoolError> {
         let known = self.regions.get(region.0 as usize).filter(|known| known.kind.is_some());
         known.ok_or(PoolError::NoRegion { region })
-    }
-
-    pub(super) fn is_hole(&self, ix: SlotIx) -> bool {
-        self.slots[ix].state == State::Hole
     }
 
     fn region_len(&self, len: u64) -> Result<u32, PoolError> {

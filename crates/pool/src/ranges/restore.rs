@@ -29,11 +29,20 @@ pub enum Survivors<'a> {
     Only(&'a [BlockId]),
 }
 
+/// How many blocks a restore moved: what it cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// How often a block was taken away.
+    pub taken: u32,
+    /// How often a block was put back.
+    pub placed: u32,
+}
+
 impl Ranges {
     /// Makes the state that of `checkpoint`, except for what `survivors` says.
     ///
     /// Every block that is live in both states keeps its place and its name. Regions keep their lengths: what was added since stays, as
-    /// free memory.
+    /// free memory. Returns how many blocks had to move.
     ///
     /// # Errors
     ///
@@ -41,14 +50,19 @@ impl Ranges {
     /// - [`PoolError::NotLive`] if `survivors` names a block that is neither live nor remembered.
     /// - [`PoolError::Overlap`] if a block that should stay lies where another block must be.
     /// - [`PoolError::RegionTooShort`] if a region must grow before the blocks fit into it.
-    pub fn restore(&mut self, checkpoint: CheckpointId, survivors: Survivors<'_>) -> Result<(), PoolError> {
+    pub fn restore(
+        &mut self,
+        checkpoint: CheckpointId,
+        survivors: Survivors<'_>,
+    ) -> Result<Restored, PoolError> {
         let known = self.history.find(checkpoint).zip(self.history.base());
         let Some((target, from)) = known else { return Err(PoolError::NoCheckpoint { checkpoint }) };
         let plan = self.find_survivors(survivors)?;
 
         let old = std::mem::take(&mut self.history.working);
-        self.undo(&old);
-        self.travel(from, target);
+        let mut moved = Restored::default();
+        self.undo(&old, &mut moved);
+        self.travel(from, target, &mut moved);
         let new = self.settle_survivors(&plan);
         let outcome = new.and_then(|new| match self.check_lengths() {
             Ok(()) => Ok(new),
@@ -56,13 +70,15 @@ impl Ranges {
         });
         match outcome {
             Ok(new) => {
+                moved.taken += new.died.len() as u32;
+                moved.placed += new.born.len() as u32;
                 self.adopt(old, new, from, target);
-                Ok(())
+                Ok(moved)
             }
             Err((new, error)) => {
-                self.undo(&new);
-                self.travel(target, from);
-                self.redo(&old);
+                self.undo(&new, &mut moved);
+                self.travel(target, from, &mut moved);
+                self.redo(&old, &mut moved);
                 self.history.working = old;
                 Err(error)
             }
@@ -86,7 +102,7 @@ impl Ranges {
     /// Takes away the dead and puts back the kept, and returns how the state then differs from the checkpoint's. On an error the
     /// difference made so far comes with it.
     fn settle_survivors(&mut self, plan: &Plan) -> Result<Delta, (Delta, PoolError)> {
-        self.history.tenures.resize(self.slots.len().max(self.history.tenures.len()), Tenure::default());
+        self.history.tenures.resize(self.slots.len(), Tenure::default());
         let mut delta = Delta::default();
         match &plan.dead {
             Dead::Listed(dead) => {
@@ -150,8 +166,9 @@ impl Ranges {
     fn check_lengths(&self) -> Result<(), PoolError> {
         for &name in &self.growing {
             let region = &self.regions[usize::from(name)];
-            if region.tail > region.len {
-                let (len, needed) = (self.granule.to_bytes(region.len), self.granule.to_bytes(region.tail));
+            let used = self.slots[region.last].end();
+            if used > region.len {
+                let (len, needed) = (self.granule.to_bytes(region.len), self.granule.to_bytes(used));
                 return Err(PoolError::RegionTooShort { region: RegionId(name.into()), len, needed });
             }
         }
@@ -166,7 +183,7 @@ impl Ranges {
         self.history.set_base(Some(target));
         for slot in old.born {
             if self.history.is_lost(&self.slots, slot) {
-                self.forget(slot);
+                self.slots.vacate(slot);
             }
         }
         if from != target {
@@ -176,14 +193,14 @@ impl Ranges {
     }
 
     /// Walks from one version to another by way of their nearest common ancestor.
-    fn travel(&mut self, from: VersionIx, to: VersionIx) {
+    fn travel(&mut self, from: VersionIx, to: VersionIx, moved: &mut Restored) {
         let (mut up, mut down) = (from, to);
         let mut way_down = Vec::new();
         // The root is an ancestor of every version, so the two sides meet before either runs out of parents.
         while up != down {
             if self.history.depth(up) >= self.history.depth(down) {
                 let delta = self.history.take_delta(up);
-                self.undo(&delta);
+                self.undo(&delta, moved);
                 self.history.put_delta(up, delta);
                 up = self.history.parent(up).unwrap_or(up);
             } else {
@@ -193,20 +210,22 @@ impl Ranges {
         }
         while let Some(version) = way_down.pop() {
             let delta = self.history.take_delta(version);
-            self.redo(&delta);
+            self.redo(&delta, moved);
             self.history.put_delta(version, delta);
         }
     }
 
-    fn undo(&mut self, delta: &Delta) {
-        self.exchange(&delta.born, &delta.died);
+    fn undo(&mut self, delta: &Delta, moved: &mut Restored) {
+        self.exchange(&delta.born, &delta.died, moved);
     }
 
-    fn redo(&mut self, delta: &Delta) {
-        self.exchange(&delta.died, &delta.born);
+    fn redo(&mut self, delta: &Delta, moved: &mut Restored) {
+        self.exchange(&delta.died, &delta.born, moved);
     }
 
-    fn exchange(&mut self, out: &[SlotIx], into: &[SlotIx]) {
+    fn exchange(&mut self, out: &[SlotIx], into: &[SlotIx], moved: &mut Restored) {
+        moved.taken += out.len() as u32;
+        moved.placed += into.len() as u32;
         for &slot in out {
             self.give_back(slot, true);
         }

@@ -11,13 +11,11 @@ pub(super) const CLASSES: usize = ((32 - MANTISSA + 1) << MANTISSA) as usize;
 const WORDS: usize = CLASSES.div_ceil(64);
 
 /// The class of `size`: larger sizes never have a smaller class.
+#[inline]
 pub(super) fn class_of(size: u32) -> usize {
-    if size < (1 << MANTISSA) {
-        return size as usize;
-    }
-    let exponent = 31 - size.leading_zeros();
-    let mantissa = (size >> (exponent - MANTISSA)) & ((1 << MANTISSA) - 1);
-    (((exponent - MANTISSA + 1) << MANTISSA) + mantissa) as usize
+    // Setting the lowest bit of the first power of two with a full mantissa makes all smaller sizes their own class without a branch.
+    let shift = (size | 1 << MANTISSA).ilog2() - MANTISSA;
+    ((shift << MANTISSA) + (size >> shift)) as usize
 }
 
 /// The set of classes that hold a hole.
@@ -33,12 +31,14 @@ impl ClassSet {
         Self { words: [0; WORDS], top: 0 }
     }
 
+    #[inline]
     pub(super) fn insert(&mut self, class: usize) {
         let word = class / 64;
         self.words[word] |= 1 << (class % 64);
         self.top |= 1 << word;
     }
 
+    #[inline]
     pub(super) fn remove(&mut self, class: usize) {
         let word = class / 64;
         self.words[word] &= !(1 << (class % 64));
@@ -48,6 +48,7 @@ impl ClassSet {
     }
 
     /// The smallest class in the set that is larger than `class`.
+    #[inline]
     pub(super) fn after(&self, class: usize) -> Option<usize> {
         let word = class / 64;
         // Two shifts, because a shift by 64 would be undefined for the last bit of a word.

@@ -77,8 +77,9 @@ impl Ranges {
         let mut free_runs = self.holes.count();
         for &region in &self.growing {
             let region = &self.regions[usize::from(region)];
-            largest = largest.max(region.len - region.tail);
-            free_runs += u32::from(region.len > region.tail);
+            let tail = region.len - self.slots[region.last].end();
+            largest = largest.max(tail);
+            free_runs += u32::from(tail > 0);
         }
         RangeStats {
             reserved: bytes(self.tally.reserved),

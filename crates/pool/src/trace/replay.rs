@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Event, Phase, Trace};
+use super::{Event, Trace};
 use crate::error::PoolError;
 use crate::plan::{Cursor, Obstacle, Planner, Recorder, Request};
 use crate::ranges::{Block, RangeStats, Ranges, RegionId, RegionKind};
@@ -10,7 +10,8 @@ use crate::ranges::{Block, RangeStats, Ranges, RegionId, RegionKind};
 /// What counts as one recording of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Each phase: blocks that outlive it are in the way of later plans until they die.
+    /// Each phase: blocks that outlive it are in the way of later plans until they die. When they die is known from the warm-up of the
+    /// whole step.
     Phase,
     /// All phases of a step together.
     Step,
@@ -45,8 +46,8 @@ pub fn online(trace: &Trace, page: u64) -> Result<Run, PoolError> {
 /// As for [`online`].
 pub fn planned(trace: &Trace, page: u64, cut: Cut, planner: Planner) -> Result<Run, PoolError> {
     let mut run = Runner::new(trace, page)?;
-    for recording in recordings(trace, cut) {
-        let (requests, obstacles) = run.foresee(recording);
+    for Recording { events: recording, later } in recordings(trace, cut) {
+        let (requests, obstacles) = run.foresee(recording, later);
         let plan = planner.plan(&requests, &obstacles)?;
         run.ensure(plan.peak())?;
         let mut cursor = Cursor::new(Arc::new(plan), run.region);
@@ -57,23 +58,40 @@ pub fn planned(trace: &Trace, page: u64, cut: Cut, planner: Planner) -> Result<R
     Ok(run.finish())
 }
 
-/// The events of each recording. What comes before the first phase belongs to the first recording.
-fn recordings(trace: &Trace, cut: Cut) -> Vec<&[Event]> {
-    let mut cuts = Vec::new();
-    let mut last: Option<&Phase> = None;
-    for (at, event) in trace.events.iter().enumerate() {
-        let Event::Phase(phase) = event else { continue };
-        let phase = trace.phases.get(*phase as usize);
-        let same = cut == Cut::Step && last.map(|last| last.step) == phase.map(|phase| phase.step);
-        if last.is_some() && !same {
-            cuts.push(at);
-        }
-        last = phase;
+/// A part of a trace that is recorded as one.
+struct Recording<'a> {
+    events: &'a [Event],
+    /// What follows in the same step: it shows when the blocks that outlive the recording die.
+    later: &'a [Event],
+}
+
+/// The recordings of a trace. What comes before the first phase belongs to the first one.
+fn recordings(trace: &Trace, cut: Cut) -> Vec<Recording<'_>> {
+    let phases = trace.events.iter().enumerate().filter_map(|(at, event)| match event {
+        Event::Phase(phase) => Some((at, trace.phases.get(*phase as usize)?.step)),
+        _ => None,
+    });
+    let phases: Vec<(usize, u32)> = phases.collect();
+    let end = trace.events.len();
+    let step_ends = |from: usize| {
+        let step = phases.get(from).map(|&(_, step)| step);
+        phases.iter().skip(from + 1).find(|&&(_, other)| Some(other) != step).map_or(end, |&(at, _)| at)
+    };
+    let mut recordings = Vec::new();
+    let mut start = 0;
+    let mut phase = 0;
+    while start < end {
+        let step_end = step_ends(phase);
+        let next = match cut {
+            Cut::Phase => phases.get(phase + 1).map_or(end, |&(at, _)| at),
+            Cut::Step => step_end,
+        };
+        recordings
+            .push(Recording { events: &trace.events[start..next], later: &trace.events[next..step_end] });
+        phase = phases.partition_point(|&(at, _)| at < next);
+        start = next;
     }
-    cuts.push(trace.events.len());
-    let mut from = 0;
-    let parts = cuts.into_iter().map(|to| &trace.events[std::mem::replace(&mut from, to)..to]);
-    parts.collect()
+    recordings
 }
 
 struct Runner {
@@ -135,32 +153,30 @@ impl Runner {
     }
 
     /// What a recording is going to ask for, and what is there before it.
-    fn foresee(&self, events: &[Event]) -> (Vec<Request>, Vec<Obstacle>) {
+    fn foresee(&self, events: &[Event], later: &[Event]) -> (Vec<Request>, Vec<Obstacle>) {
         let mut recorder = Recorder::new();
         let mut requests = vec![None; self.blocks.len()];
-        let mut obstacles = Vec::new();
-        for event in events {
+        let mut deaths = vec![Request::SURVIVES; self.blocks.len()];
+        for (event, within) in
+            events.iter().map(|event| (event, true)).chain(later.iter().map(|event| (event, false)))
+        {
             match *event {
-                Event::Alloc { bytes: 0, .. } | Event::Phase(_) => {}
-                Event::Alloc { block, bytes, .. } => {
-                    requests[block as usize] = Some(recorder.alloc(bytes, 1))
+                Event::Alloc { block, bytes, .. } if within && bytes > 0 => {
+                    requests[block as usize] = Some(recorder.alloc(bytes, 1));
                 }
-                Event::Free { block } => match (requests[block as usize], &self.blocks[block as usize]) {
-                    (Some(request), _) => recorder.free(request),
-                    (None, Some(old)) => {
-                        let death = recorder.free_obstacle();
-                        obstacles.push((old.id, Obstacle { offset: old.offset, bytes: old.bytes, death }));
-                    }
-                    (None, None) => {}
+                Event::Free { block } => match requests[block as usize] {
+                    Some(request) => recorder.free(request),
+                    None => deaths[block as usize] = recorder.free_obstacle(),
                 },
+                // Memory of no bytes has no address, and what later recordings ask for is theirs to plan.
+                Event::Alloc { .. } | Event::Phase(_) => {}
             }
         }
-        let dying: std::collections::HashSet<_> = obstacles.iter().map(|(id, _)| *id).collect();
-        let staying = self.ranges.live_blocks().filter(|block| !dying.contains(&block.id));
-        let staying =
-            staying.map(|old| Obstacle { offset: old.offset, bytes: old.bytes, death: Request::SURVIVES });
-        let obstacles = obstacles.iter().map(|(_, obstacle)| *obstacle).chain(staying).collect();
-        (recorder.finish(), obstacles)
+        let live = self.blocks.iter().zip(deaths).filter_map(|(block, death)| {
+            let block = (*block)?;
+            Some(Obstacle { offset: block.offset, bytes: block.bytes, death })
+        });
+        (recorder.finish(), live.collect())
     }
 
     fn finish(self) -> Run {

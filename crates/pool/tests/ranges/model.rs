@@ -159,7 +159,7 @@ impl Pair {
         let (known, stale): (Vec<_>, Vec<_>) =
             self.names.iter().partition(|&&name| self.ranges.remembers(name));
         let pick = |pick: &usize| {
-            let from = if pick % 32 == 0 { &stale } else { &known };
+            let from = if pick.is_multiple_of(32) { &stale } else { &known };
             from.get(pick / 32 % from.len().max(1)).copied()
         };
         picks.iter().filter_map(pick).collect()
@@ -286,7 +286,7 @@ impl Pair {
         let (checkpoint, recorded) = &self.checkpoints[pick % self.checkpoints.len()];
         let want = self.expected_restore(recorded, survivors);
         // A checkpoint that nobody holds may still be kept as a fork, so what is remembered is asked, not modelled.
-        assert_eq!(self.ranges.restore(*checkpoint, survivors), want.clone().map(drop));
+        assert_eq!(self.ranges.restore(*checkpoint, survivors).map(drop), want.clone().map(drop));
         if let Ok(live) = want {
             self.live = live;
         }

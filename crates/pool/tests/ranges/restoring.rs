@@ -1,7 +1,7 @@
 //! Checkpoints, one rule at a time.
 
 use graphgrove_pool::PoolError;
-use graphgrove_pool::ranges::{Block, BlockId, Ranges, RegionId, RegionKind, Survivors};
+use graphgrove_pool::ranges::{Block, BlockId, Ranges, RegionId, RegionKind, Restored, Survivors};
 
 const KIB: u64 = 1024;
 
@@ -207,4 +207,47 @@ fn a_thousand_branches_below_one_checkpoint_go_without_a_trace() {
     }
     assert_eq!((ranges.versions(), ranges.remembered_blocks()), (1, 0));
     assert_eq!(live(&ranges), [root]);
+}
+
+#[test]
+fn a_restore_moves_what_changed_and_not_what_exists() {
+    let (mut ranges, _) = growing(1 << 30);
+    let blocks: Vec<Block> = (0..10_000).map(|at| alloc(&mut ranges, 1 + at % 13)).collect();
+    let before = ranges.checkpoint();
+    for block in blocks.iter().step_by(1_000) {
+        ranges.free(block.id).unwrap();
+    }
+    let after: Vec<Block> = (0..7).map(|_| alloc(&mut ranges, 2)).collect();
+    for _ in 0..1_000 {
+        let temporary = alloc(&mut ranges, 3);
+        ranges.free(temporary.id).unwrap();
+    }
+    let end = ranges.checkpoint();
+    let moved = |taken, placed| Ok(Restored { taken, placed });
+    assert_eq!(ranges.restore(before, Survivors::AsRecorded), moved(7, 10));
+    assert_eq!(live(&ranges), blocks);
+    assert_eq!(ranges.restore(end, Survivors::AsRecorded), moved(10, 7));
+    assert_eq!(ranges.restore(end, Survivors::AsRecorded), moved(0, 0));
+    let dead = [after[3].id];
+    assert_eq!(ranges.restore(end, Survivors::Except { dead: &dead, kept: &[] }), moved(1, 0));
+}
+
+#[test]
+fn going_between_branches_costs_the_way_and_not_the_depth() {
+    let (mut ranges, _) = growing(1 << 30);
+    for _ in 0..500 {
+        alloc(&mut ranges, 1);
+        // Held for ever, so that the chain is really 500 versions deep.
+        let _deep = ranges.checkpoint();
+    }
+    let fork = ranges.checkpoint();
+    alloc(&mut ranges, 1);
+    let left = ranges.checkpoint();
+    ranges.restore(fork, Survivors::AsRecorded).unwrap();
+    alloc(&mut ranges, 1);
+    alloc(&mut ranges, 1);
+    let right = ranges.checkpoint();
+    assert_eq!(ranges.restore(left, Survivors::AsRecorded), Ok(Restored { taken: 2, placed: 1 }));
+    assert_eq!(ranges.restore(right, Survivors::AsRecorded), Ok(Restored { taken: 1, placed: 2 }));
+    ranges.audit().unwrap();
 }

@@ -236,6 +236,14 @@ impl Driver {
         }
     }
 
+    /// How many outputs of the path are live.
+    pub(crate) fn live_on_path(&self) -> u32 {
+        self.tree
+            .path()
+            .map(|node| (0..4).map(|word| self.live.live_word(node, word).count_ones()).sum::<u32>())
+            .sum()
+    }
+
     /// The recordings of a function as roots.
     pub(crate) fn roots(&self, function: FunctionId) -> Vec<NodeId> {
         self.tree.children(None, function).to_vec()
@@ -288,8 +296,8 @@ impl Driver {
     }
 
     fn ancestors(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
-        std::iter::successors(self.tree.node(node).and_then(|data| data.parent()), |node| {
-            self.tree.node(*node).and_then(|data| data.parent())
+        std::iter::successors(self.tree.node(node).and_then(graphgrove_tree::Node::parent), |node| {
+            self.tree.node(*node).and_then(graphgrove_tree::Node::parent)
         })
     }
 

@@ -303,7 +303,7 @@ fn a_parameter_that_moves_is_staged_and_does_not_count_as_recording_again() {
         limited(Limits { rerecordings: 0, changes_before_staged: 2, changes_decay: 0, ..Limits::default() });
     let f = e.function("f", 1);
     let outcomes: Vec<_> = (0..9).map(|version| with_params(&mut e, f, version, 8, &[5])).collect();
-    let kinds: Vec<_> = outcomes.iter().map(|outcome| outcome.is_replay()).collect();
+    let kinds: Vec<_> = outcomes.iter().map(Outcome::is_replay).collect();
     // Warm-up, first recording, two changes, the recording that stages it, and replays ever after.
     assert_eq!(kinds, [false, false, false, false, false, true, true, true, true]);
     let staged = e.tree.node(outcomes[4].node()).unwrap().params().unwrap().staged().to_vec();

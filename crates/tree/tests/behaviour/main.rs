@@ -1,5 +1,7 @@
 //! What the tree does, by behaviour.
 
+#![allow(clippy::unwrap_used, reason = "a test that unwraps what is not there fails, as it should")]
+
 mod backwards;
 mod driver;
 mod field_reports;
@@ -7,5 +9,6 @@ mod limits;
 mod matching;
 mod model;
 mod outline;
+mod properties;
 mod steps;
 mod transitions;

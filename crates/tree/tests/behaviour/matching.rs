@@ -61,7 +61,7 @@ fn a_parameter_that_moved_is_recorded_again_and_named_with_both_addresses() {
         called: Address::new(0x900),
     };
     assert_eq!(mismatch(&did), &expected);
-    assert_eq!(expected.to_string(), "parameter p2 is at @2304, recorded at @768");
+    assert_eq!(expected.to_string(), "parameter p2 is at 0x900, recorded at 0x300");
     assert!(matches!(did, Did::Record(RecordReason::NoneFits { closest, .. }) if closest == root));
     assert_eq!((run(&mut e, &after), e.roots(f).len()), (Did::Replay, 2));
 }

@@ -81,12 +81,7 @@ fn recordings_follow_each_other_without_a_restore() {
             let next = e.infer(f, &[moved(value)]);
             assert_eq!(next.restored, None);
             value = next.outputs[0];
-            live_at_once.push(
-                e.tree
-                    .path()
-                    .filter(|node| graphgrove_tree::Liveness::live_word(&e.live, *node, 0) != 0)
-                    .count(),
-            );
+            live_at_once.push(e.live_on_path());
         }
         e.release(&[value]);
     }
@@ -121,7 +116,12 @@ fn a_requested_step_begins_with_the_next_call_and_only_once() {
     let z = e.infer(f, &[x(1)]);
     assert!(!e.tree.is_step_requested());
     assert!(matches!(z.change, Some(PathChange::NewStep(_))));
-    assert!(!e.live.is_live(y.outputs[0].slot) || y.outputs[0].slot == z.outputs[0].slot);
+    assert_eq!(z.outputs[0].slot, y.outputs[0].slot);
+    assert_eq!(
+        z.outputs[0].epoch.get(),
+        y.outputs[0].epoch.get() + 1,
+        "the old value is told from the new one"
+    );
     let w = e.infer(f, &[kept(z.outputs[0])]);
     assert_eq!(w.change, Some(PathChange::Extends));
     assert_eq!(e.tree.step(), Step::new(before.get() + 1));

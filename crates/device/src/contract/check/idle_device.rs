@@ -22,11 +22,12 @@ pub(super) struct IdleHarness {
     pub(super) manner: Manner,
     pub(super) capabilities: Capabilities,
     pub(super) opens: bool,
+    pub(super) complaint: Option<&'static str>,
 }
 
 impl IdleHarness {
     pub(super) fn new(manner: Manner) -> Self {
-        Self { manner, capabilities: Capabilities::all(), opens: true }
+        Self { manner, capabilities: Capabilities::all(), opens: true, complaint: None }
     }
 }
 
@@ -46,6 +47,10 @@ impl Harness for IdleHarness {
 
     fn unsupported(&self, check: &str) -> Option<String> {
         (check == "what_no_device_can_do").then(|| "it cannot be done".to_owned())
+    }
+
+    fn complaint(&self, _device: &IdleDevice) -> Option<String> {
+        self.complaint.map(str::to_owned)
     }
 }
 

@@ -28,6 +28,15 @@ fn a_check_that_panics_has_failed() {
 }
 
 #[test]
+fn a_check_that_the_device_complains_of_has_failed() {
+    let harness = IdleHarness { complaint: Some("a race"), ..IdleHarness::new(Manner::Nods) };
+    let Outcome::Failed(violation) = check(|_| Ok(())).run(&harness) else {
+        panic!("the complaint was not reported as a failure");
+    };
+    assert_eq!(violation.seen, "a race");
+}
+
+#[test]
 fn a_check_that_the_harness_declares_unsupported_is_skipped_with_the_reason() {
     let check = Check { name: "what_no_device_can_do", ..check(|_| Ok(())) };
     assert_eq!(check.run(&IdleHarness::new(Manner::Nods)), Outcome::Skipped("it cannot be done".into()));
