@@ -31,10 +31,10 @@ impl LaunchDims {
         }
     }
 
-    /// Threads in all.
+    /// Threads in all; `u64::MAX` if there are more than a number can say, which no device has.
     #[must_use]
     pub fn threads(&self) -> u64 {
-        self.grid.iter().chain(&self.block).map(|&n| u64::from(n)).product()
+        self.grid.iter().chain(&self.block).fold(1, |all, &n| all.saturating_mul(u64::from(n)))
     }
 }
 
@@ -186,5 +186,13 @@ mod tests {
         }
         assert_eq!(LaunchDims::for_elements(257).grid, [2, 1, 1]);
         assert_eq!(LaunchDims::ONE.threads(), 1);
+    }
+
+    #[test]
+    fn more_threads_than_a_number_can_say_are_as_many_as_it_can_say() {
+        let all = LaunchDims { grid: [u32::MAX; 3], block: [u32::MAX; 3], shared_bytes: 0 };
+        assert_eq!(all.threads(), u64::MAX);
+        let none = LaunchDims { grid: [u32::MAX, u32::MAX, 0], ..all };
+        assert_eq!(none.threads(), 0);
     }
 }
