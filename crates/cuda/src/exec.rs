@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUresult};
-use graphgrove_device::{Call, DeviceError, NodeId, Problem, Result, UpdateRefusal};
+use graphgrove_device::{Call, DeviceError, NodeId, Result, UpdateRefusal};
 use smallvec::SmallVec;
 
 use crate::event::OwnedEvent;
@@ -116,12 +116,6 @@ impl Exec {
             self.shared.sweep();
         }
         Ok(())
-    }
-
-    /// The place of a gather node in [`gathers`](Self::gathers).
-    pub(crate) fn gather(&mut self, call: Call, node: NodeId) -> Result<&mut GatherNode> {
-        let found = self.gathers.iter_mut().find(|(id, _)| *id == node);
-        found.map(|(_, gather)| gather).ok_or(DeviceError::invalid(call, Problem::NoSuchNode { node }))
     }
 }
 

@@ -46,6 +46,7 @@ const ON_GPU: &[OnGpu] = tests![
     allocation::launching_and_patching_allocate_nothing_on_the_host,
     blas::a_product_is_the_hosts_product_in_every_transposition,
     blas::r28_a_captured_product_has_a_workspace_for_as_long_as_its_exec,
+    blas::an_allocation_behind_a_product_is_named_by_the_librarys_kernel,
     blas::a_product_of_nothing_or_at_null_is_refused,
     foreign_nodes::nodes_of_other_code_have_ids_behind_the_recorded_ones,
     foreign_nodes::a_kernel_node_of_other_code_is_patched,
