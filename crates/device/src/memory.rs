@@ -115,6 +115,7 @@ pub trait Memory: Streams {
     /// Backs `bytes` from `offset` on with memory of undefined contents. The piece is one mapping.
     ///
     /// # Errors
+    /// [`Problem::ZeroBytes`](crate::Problem::ZeroBytes),
     /// [`Problem::Granularity`](crate::Problem::Granularity), [`Problem::OutOfRange`](crate::Problem::OutOfRange),
     /// [`Problem::AlreadyMapped`](crate::Problem::AlreadyMapped),
     /// [`DeviceError::OutOfMemory`](crate::DeviceError::OutOfMemory); nothing is mapped then.
@@ -125,7 +126,9 @@ pub trait Memory: Streams {
     /// The piece has to be one mapping or several whole ones. Nothing may use it any more.
     ///
     /// # Errors
-    /// [`Problem::NotMapped`](crate::Problem::NotMapped); nothing is unmapped then.
+    /// [`Problem::ZeroBytes`](crate::Problem::ZeroBytes), [`Problem::Granularity`](crate::Problem::Granularity),
+    /// [`Problem::OutOfRange`](crate::Problem::OutOfRange), [`Problem::NotMapped`](crate::Problem::NotMapped); nothing is
+    /// unmapped then.
     fn unmap(&self, range: &mut Self::Reservation, offset: u64, bytes: u64) -> Result<()>;
 
     /// Allocates `bytes` in stream order (`cuMemAllocAsync`). In a capture this becomes a memory node.

@@ -49,7 +49,8 @@ impl<D: Device> Memory<D> {
     /// Goes to the state of a checkpoint, or to the empty one, without the blocks that have died since.
     pub(crate) fn restore(&mut self, checkpoint: Option<CheckpointId>, dead: &[BlockId]) -> Result<()> {
         let survivors = Survivors::Except { dead, kept: &[] };
-        Ok(self.ranges.restore(checkpoint.unwrap_or(self.empty), survivors)?)
+        self.ranges.restore(checkpoint.unwrap_or(self.empty), survivors)?;
+        Ok(())
     }
 
     pub(crate) fn live_bytes(&self) -> u64 {

@@ -181,6 +181,18 @@ fn sizes_that_round_to_the_same_are_the_same_request() {
 }
 
 #[test]
+fn a_malformed_request_is_refused_and_the_plan_goes_on() {
+    let (mut ranges, _, mut cursor) = three();
+    assert_eq!(cursor.alloc(&mut ranges, 0, 1), Err(PoolError::ZeroBytes));
+    assert_eq!(cursor.alloc(&mut ranges, GRANULE, 3), Err(PoolError::BadAlignment { align: 3 }));
+    assert!(matches!(cursor.alloc(&mut ranges, u64::MAX, 1), Err(PoolError::TooLarge { .. })));
+    for granules in [1, 2, 4] {
+        cursor.alloc(&mut ranges, granules * GRANULE, 1).unwrap();
+    }
+    assert_eq!((cursor.departure(), cursor.served()), (None, 3));
+}
+
+#[test]
 fn requests_that_no_allocator_could_serve_are_refused() {
     let planner = Planner::new(Granule::DEFAULT);
     let plan = |request: Request| planner.plan(&[survivor(1, 0), request], &[]).unwrap_err();

@@ -4,7 +4,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::rig::Rig;
-use super::{Harness, Outcome, Report, Verdict, Violation};
+use super::{Entry, Harness, Outcome, Report, Verdict, Violation};
 use crate::{Capabilities, Streams};
 
 /// One rule that every device has to keep, and the code that finds out whether one does.
@@ -93,9 +93,17 @@ pub(super) use check;
 
 /// Runs the checks whose name contains `filter`; an empty filter runs all.
 pub fn run<H: Harness>(harness: &H, filter: &str) -> Report {
+    run_each(harness, filter, |_| {})
+}
+
+/// Runs the checks as [`run`] does, and hands each entry of the report over as soon as its check has ended: who prints them
+/// sees the last check before one that hangs.
+pub fn run_each<H: Harness>(harness: &H, filter: &str, mut seen: impl FnMut(&Entry)) -> Report {
     let mut report = Report::default();
     for check in super::checks::<H>().iter().filter(|check| check.name.contains(filter)) {
-        report.add(check.name, check.rule, check.run(harness));
+        let entry = Entry { name: check.name, rule: check.rule, outcome: check.run(harness) };
+        seen(&entry);
+        report.add(entry);
     }
     report
 }

@@ -49,7 +49,7 @@ mod update;
 mod violation;
 mod work;
 
-pub use check::{Check, run};
+pub use check::{Check, run, run_each};
 pub use harness::{Harness, TestKernel};
 pub use report::{Entry, Outcome, Report};
 pub use violation::{Verdict, Violation};

@@ -35,8 +35,8 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn add(&mut self, name: &'static str, rule: &'static str, outcome: Outcome) {
-        self.entries.push(Entry { name, rule, outcome });
+    pub(super) fn add(&mut self, entry: Entry) {
+        self.entries.push(entry);
     }
 
     /// Every check that ran or was skipped.
@@ -74,16 +74,23 @@ impl Report {
     }
 }
 
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, rule, outcome } = self;
+        match outcome {
+            Outcome::Passed => write!(f, "passed   {name}"),
+            Outcome::Skipped(reason) => write!(f, "skipped  {name}: {reason}"),
+            Outcome::Failed(violation) => {
+                write!(f, "FAILED   {name}\n         rule: {rule}\n         {violation}")
+            }
+        }
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Entry { name, rule, outcome } in &self.entries {
-            match outcome {
-                Outcome::Passed => writeln!(f, "passed   {name}")?,
-                Outcome::Skipped(reason) => writeln!(f, "skipped  {name}: {reason}")?,
-                Outcome::Failed(violation) => {
-                    writeln!(f, "FAILED   {name}\n         rule: {rule}\n         {violation}")?;
-                }
-            }
+        for entry in &self.entries {
+            writeln!(f, "{entry}")?;
         }
         write!(f, "{} passed, {} failed, {} skipped", self.passed(), self.failed(), self.skipped())
     }
@@ -96,7 +103,7 @@ mod tests {
     fn report(outcomes: Vec<Outcome>) -> Report {
         let mut report = Report::default();
         for outcome in outcomes {
-            report.add("a_rule_is_kept", "The rule.", outcome);
+            report.add(Entry { name: "a_rule_is_kept", rule: "The rule.", outcome });
         }
         report
     }

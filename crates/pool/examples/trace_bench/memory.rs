@@ -22,6 +22,9 @@ pub(crate) fn print(traces: &[(&str, Trace)]) -> Result<(), Box<dyn Error>> {
     println!("Memory: peak reserved / peak live bytes of the trace. One growing region; granule 512 bytes.");
     println!("  bytes: mapped to the granule; pages: mapped in pages of 2 MiB, as a device does.");
     println!("  planned: each phase, or each step, is one recording whose requests and lifetimes are known.");
+    println!(
+        "  plan ms: the mean time to plan a phase. torch: from the head of the trace; its segments are 2 MiB or 20 MiB and more."
+    );
     println!("  no free: nothing is freed until the end of the trace.");
     println!();
     println!(

@@ -54,7 +54,8 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Starts at the first request of `plan`, whose offsets are those of `region`.
+    /// Starts at the first request of `plan`, whose offsets are those of `region`. The region should be at least as long as the plan's
+    /// peak.
     #[must_use]
     pub fn new(plan: Arc<Plan>, region: RegionId) -> Self {
         Self { plan, region, next: 0, departure: None }
@@ -64,9 +65,11 @@ impl Cursor {
     ///
     /// # Errors
     ///
-    /// Those of [`Ranges::alloc`].
+    /// Those of [`Ranges::alloc`]. A request that no allocator could serve is refused and leaves the plan in force.
     pub fn alloc(&mut self, ranges: &mut Ranges, bytes: u64, align: u64) -> Result<Block, PoolError> {
-        if self.departure.is_none() {
+        let granule = self.plan.granule();
+        let sound = granule.ceil(bytes).is_some_and(|size| size > 0) && granule.alignment(align).is_ok();
+        if self.departure.is_none() && sound {
             match self.follow(ranges, bytes, align) {
                 Ok(block) => return Ok(block),
                 Err(departure) => self.departure = Some(departure),

@@ -60,7 +60,9 @@ fn a_device_that_does_not_open_fails_every_check() {
 
 #[test]
 fn a_filter_picks_the_checks_whose_name_contains_it() {
-    let report = run(&IdleHarness::new(Manner::Refuses), "gather");
+    let mut seen = Vec::new();
+    let report = run_each(&IdleHarness::new(Manner::Refuses), "gather", |entry| seen.push(entry.clone()));
+    assert_eq!(seen, report.entries());
     assert!(report.entries().len() > 10);
     assert!(report.entries().iter().all(|entry| entry.name.contains("gather")));
     assert!(report.entries().len() < checks::<IdleHarness>().len());
