@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use cudarc::driver::sys::{self, CUresult};
 use graphgrove_cuda::{CudaDevice, Stream};
 use graphgrove_device::{
-    Args, Capture, CaptureGuard, CaptureMode, CaptureStatus, GatherRow, Graphs, HostMemory, LaunchDims,
-    Memory, SegmentMemory, Streams, Work,
+    Args, Capture, CaptureGuard, CaptureMode, CaptureStatus, DeviceError, DevicePtr, GatherRow, Graphs,
+    HostMemory, LaunchDims, Memory, Problem, Progress, SegmentMemory, Streams, Work,
 };
 
 use crate::device::child::{Part, in_a_process_of_its_own};
@@ -92,22 +92,63 @@ pub(crate) fn an_update_keeps_what_running_launches_use(device: &CudaDevice) {
         device.host_call(&stream, call).unwrap();
         capture.end().unwrap()
     };
-    let ((first, one), (second, two)) = (counted(), counted());
-    let graph = record(one);
-    let mut exec = device.instantiate(&graph).unwrap();
-    drop(graph);
+    let (counts, calls): (Vec<_>, Vec<_>) = (0..3).map(|_| counted()).unzip();
+    let handles = || counts.iter().map(Arc::strong_count).collect::<Vec<_>>();
+    let mut graphs = calls.into_iter().map(record);
+    let mut exec = device.instantiate(&graphs.next().unwrap()).unwrap();
     delay(device, &stream);
     device.launch_exec(&mut exec, &stream).unwrap();
-    let graph = record(two);
-    device.update(&mut exec, &graph).unwrap();
-    drop(graph);
-    assert_eq!((Arc::strong_count(&first), Arc::strong_count(&second)), (2, 2));
-    device.launch_exec(&mut exec, &stream).unwrap();
+    for graph in graphs {
+        device.update(&mut exec, &graph).unwrap();
+        drop(graph);
+        device.launch_exec(&mut exec, &stream).unwrap();
+    }
+    assert_eq!(handles(), [2, 2, 2]);
     device.synchronize_stream(&stream).unwrap();
-    assert_eq!((first.load(Ordering::SeqCst), second.load(Ordering::SeqCst)), (1, 1));
+    assert_eq!(counts.iter().map(|count| count.load(Ordering::SeqCst)).collect::<Vec<_>>(), [1, 1, 1]);
+    device.memory_info().unwrap();
+    // The graph that it was made of lives as long as the exec, and the last one is its own; the one between is gone.
+    assert_eq!(handles(), [2, 1, 2]);
     drop(exec);
     device.memory_info().unwrap();
-    assert_eq!((Arc::strong_count(&first), Arc::strong_count(&second)), (1, 1));
+    assert_eq!(handles(), [1, 1, 1]);
+}
+
+pub(crate) fn dropping_a_host_buffer_does_not_wait_for_its_copy(device: &CudaDevice) {
+    let stream = device.create_stream().unwrap();
+    let memory = device.allocate(64).unwrap();
+    let host = device.host_buffer(64).unwrap();
+    host.write(0, &[6; 64]).unwrap();
+    delay(device, &stream);
+    device.upload(&stream, memory.base(), &host, 0, 64).unwrap();
+    drop(host);
+    assert_eq!(device.query_stream(&stream).unwrap(), Progress::Pending);
+    device.synchronize_stream(&stream).unwrap();
+    let mut seen = [0; 64];
+    device.read(memory.base(), &mut seen).unwrap();
+    assert_eq!(seen, [6; 64]);
+}
+
+pub(crate) fn a_drop_does_not_reach_the_driver_while_a_capture_is_open(device: &CudaDevice) {
+    let stream = device.create_stream().unwrap();
+    let segment = device.allocate(32 << 20).unwrap();
+    let free = || device.memory_info().unwrap().free;
+    let before = free();
+    let capture = CaptureGuard::begin(device, &stream, CaptureMode::Relaxed).unwrap();
+    drop(segment);
+    assert_eq!(free(), before);
+    drop(capture);
+    assert_eq!(free(), before + (32 << 20));
+}
+
+pub(crate) fn a_fill_of_unknown_memory_is_refused_and_leaves_the_capture_valid(device: &CudaDevice) {
+    let stream = device.create_stream().unwrap();
+    let memory = device.allocate(64).unwrap();
+    let capture = CaptureGuard::begin(device, &stream, CaptureMode::ThreadLocal).unwrap();
+    let error = device.fill(&stream, DevicePtr::new(1 << 20), 1, 64).unwrap_err();
+    assert!(matches!(error, DeviceError::Invalid { problem: Problem::NotAllocated { .. }, .. }), "{error}");
+    device.fill(&stream, memory.base(), 1, 64).unwrap();
+    assert_eq!(device.audit(&capture.end().unwrap()).unwrap().nodes, 1);
 }
 
 pub(crate) fn a_capture_goes_with_its_stream(device: &CudaDevice) {
