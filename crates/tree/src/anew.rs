@@ -45,7 +45,7 @@ impl Tree {
                 ground,
                 restore,
                 key,
-                inputs: call.inputs.len(),
+                inputs: self.expected_inputs(call, parent, &function.demoted),
                 reason,
             }));
         }

@@ -112,7 +112,7 @@ pub enum Source {
         /// Whether the call holds the last handle, so that the storage dies when the call begins to run.
         given_up: bool,
     },
-    /// A tensor from elsewhere, which is copied to a recorded address.
+    /// A tensor from elsewhere, which is copied to a recorded address, or whose address is patched into the recording.
     Staged,
     /// Not a tensor: the signature is its value.
     Scalar,

@@ -189,8 +189,7 @@ pub struct WarmUpPlan {
     pub(crate) ground: Ground,
     pub(crate) restore: Option<NodeId>,
     pub(crate) key: Arc<[u64]>,
-    /// The call's number of inputs.
-    pub(crate) inputs: usize,
+    pub(crate) inputs: Box<[Expected]>,
     pub(crate) reason: WarmUpReason,
 }
 
@@ -205,6 +204,12 @@ impl WarmUpPlan {
     #[must_use]
     pub fn restore(&self) -> Option<NodeId> {
         self.restore
+    }
+
+    /// How the warm-up uses each input, as a recording in the same place would.
+    #[must_use]
+    pub fn inputs(&self) -> &[Expected] {
+        &self.inputs
     }
 
     /// Why the call warms up.

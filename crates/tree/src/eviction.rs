@@ -45,7 +45,9 @@ impl Tree {
             return Err(Error::InUse { node });
         }
         let gone = nodes.into_iter().flat_map(|node| self.remove_subtree(node)).collect();
-        self.functions[function.index()] = None;
+        if let Some(registered) = self.functions.get_mut(function.index()) {
+            *registered = None;
+        }
         self.index.remove_place(None, function);
         self.notices.forget(function);
         Ok(gone)

@@ -29,15 +29,15 @@ impl Tree {
     /// Asks for a step: the next call that runs in the pool starts at a root, whatever is pending.
     ///
     /// Precondition: none. Effect: none on the path until that call; asking again before it changes nothing. What is
-    /// still live then is dealt with as [`OldOutput`] says. A call that runs eagerly leaves the request standing.
+    /// still live then is dealt with as [`OldOutput`](crate::OldOutput) says. A call that runs eagerly leaves the request standing.
     pub fn begin_step(&mut self) {
         self.steps_requested += 1;
     }
 
     /// Reports that a decided replay was launched.
     ///
-    /// Precondition: the path has not moved since `replay` was decided, for this `call`, and nothing is in progress. Effect: the node is current,
-    /// its slots hold values of a new epoch, and the call's token is made or consumed.
+    /// Precondition: the path has not moved since `replay` was decided, for this `call`, and nothing is in progress.
+    /// Effect: the node is current, its slots hold values of a new epoch, and the call's token is made or consumed.
     ///
     /// # Errors
     ///
