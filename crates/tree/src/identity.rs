@@ -1,12 +1,13 @@
-//! The identity of a call: one word over everything that must be equal for a recording to fit, liveness apart.
+//! The identity of a call: one word over everything that must be equal for a recording to fit, liveness
+//! apart.
 
 use crate::call::{Call, Params, Source};
 use crate::function::InputSet;
 use crate::{InputIndex, NodeId, ParamIndex, Slot};
 use slotmap::Key;
 
-/// Folds words into one, in order. Equal sequences give equal words; unequal ones differ but for chance, and whoever
-/// looks something up by the word compares in full afterwards.
+/// Folds words into one, in order. Equal sequences give equal words; unequal ones differ but for chance, and
+/// whoever looks something up by the word compares in full afterwards.
 #[derive(Clone, Copy, Debug)]
 struct Fold(u64);
 
@@ -16,7 +17,8 @@ impl Fold {
     }
 
     fn add(&mut self, word: u64) {
-        // The multiplier is the golden ratio's fraction, odd and without pattern; the fold keeps the high half too.
+        // The multiplier is the golden ratio's fraction, odd and without pattern; the fold keeps the high
+        // half too.
         let product = u128::from(self.0.rotate_left(23) ^ word ^ 0x5851_F42D_4C95_7F2D)
             * u128::from(0x9E37_79B9_7F4A_7C15_u64);
         self.0 = (product as u64) ^ ((product >> 64) as u64);

@@ -18,9 +18,9 @@ use std::collections::HashMap;
 impl Tree {
     /// Begins a planned recording.
     ///
-    /// Precondition: the path has not moved since the plan was decided, and neither a recording nor a warm-up is in
-    /// progress. Effect: until the [`Recording`] is finished or dropped every other call runs eagerly; nothing else
-    /// changes. `live` counts the inputs of the call as live.
+    /// Precondition: the path has not moved since the plan was decided, and neither a recording nor a warm-up
+    /// is in progress. Effect: until the [`Recording`] is finished or dropped every other call runs eagerly;
+    /// nothing else changes. `live` counts the inputs of the call as live.
     ///
     /// # Errors
     ///
@@ -38,14 +38,15 @@ impl Tree {
 
     /// Reports that a recording was made, and that its exec was launched.
     ///
-    /// Precondition: the path has not moved since the plan was decided. `live` no longer counts what the call gave up,
-    /// and does not count the new outputs yet. Effect: the new node is current, all its fresh outputs are taken for
-    /// live, the call's token is made or consumed, and nodes that exceed a limit are evicted.
+    /// Precondition: the path has not moved since the plan was decided. `live` no longer counts what the call
+    /// gave up, and does not count the new outputs yet. Effect: the new node is current, all its fresh
+    /// outputs are taken for live, the call's token is made or consumed, and nodes that exceed a limit are
+    /// evicted.
     ///
     /// # Errors
     ///
-    /// [`Error::StaleDecision`], [`Error::UnknownFunction`], [`Error::BadAlias`]. The recording is abandoned, as if it
-    /// had been dropped, and the tree is as it was.
+    /// [`Error::StaleDecision`], [`Error::UnknownFunction`], [`Error::BadAlias`]. The recording is abandoned,
+    /// as if it had been dropped, and the tree is as it was.
     pub fn finish_recording<L: Liveness + ?Sized>(
         &mut self,
         recording: Recording,
@@ -87,8 +88,8 @@ impl Tree {
         Ok(ran)
     }
 
-    /// Reports that a recording failed. It leaves no trace but one failure counted against its function: when too many
-    /// have failed lately, its calls run eagerly for a while.
+    /// Reports that a recording failed. It leaves no trace but one failure counted against its function: when
+    /// too many have failed lately, its calls run eagerly for a while.
     pub fn recording_failed(&mut self, recording: Recording) {
         let decay = self.options.limits.failures_decay;
         if let Some(function) = self.function_mut(recording.plan.ground.function) {
@@ -158,8 +159,8 @@ impl Tree {
         }
     }
 
-    /// What a recording on this path finds dead, and what it finds live, as far as no ancestor demands it to be dead.
-    /// Managed inputs are left out: what becomes of those is said with the input.
+    /// What a recording on this path finds dead, and what it finds live, as far as no ancestor demands it to
+    /// be dead. Managed inputs are left out: what becomes of those is said with the input.
     fn demands<L: Liveness + ?Sized>(&self, plan: &RecordPlan, live: &L) -> (Vec<DeadMask>, Vec<DeadMask>) {
         let kept = self.kept_len(&plan.ground);
         let ancestors = self.path.entries().get(..kept).unwrap_or_default();

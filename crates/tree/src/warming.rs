@@ -28,9 +28,9 @@ impl Tree {
 
     /// Reports that a warm-up has run.
     ///
-    /// Precondition: the path has not moved since the plan was decided. Effect: the run is current until its path
-    /// ends, and the call's token is made or consumed. The function is warm for the call's signatures, unless it is
-    /// not `ready`: then the next call with them warms up again.
+    /// Precondition: the path has not moved since the plan was decided. Effect: the run is current until its
+    /// path ends, and the call's token is made or consumed. The function is warm for the call's signatures,
+    /// unless it is not `ready`: then the next call with them warms up again.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! Limits: nothing grows without bound, whatever the calls are, and each limit says when it holds something back.
+//! Limits: nothing grows without bound, whatever the calls are, and each limit says when it holds something
+//! back.
 
 use crate::driver::{Driver, Outcome, kept, moved, x};
 use graphgrove_tree::{
@@ -242,7 +243,8 @@ fn recordings_that_fail_hold_their_function_back_for_a_while_and_no_other() {
     assert!(run(&mut e, g, &[x(1)]).is_record());
 }
 
-/// pytorch: `test_skip_if_dynamic_shape_limit_reached1`, `..._reached2`, `test_warn_once_if_dynamic_shape_limit_reached`.
+/// pytorch: `test_skip_if_dynamic_shape_limit_reached1`, `..._reached2`,
+/// `test_warn_once_if_dynamic_shape_limit_reached`.
 #[test]
 fn many_signatures_are_noticed_once() {
     let mut e = limited(Limits { noted_signatures: 3, ..Limits::default() });

@@ -1,4 +1,5 @@
-//! The tree against a naive reference, under random functions, calls, drops, tokens, steps, failures and evictions.
+//! The tree against a naive reference, under random functions, calls, drops, tokens, steps, failures and
+//! evictions.
 
 mod program;
 mod reference;

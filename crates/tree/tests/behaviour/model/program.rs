@@ -9,8 +9,8 @@ use proptest_state_machine::ReferenceStateMachine;
 /// What happens next. Numbers that choose something are taken modulo what there is to choose from.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
-    /// One of the calls that the program is made of: which, by how much its parameters and path inputs differ from those of
-    /// the program, and how it ends.
+    /// One of the calls that the program is made of: which, by how much its parameters and path inputs differ
+    /// from those of the program, and how it ends.
     Call(usize, usize, End),
     /// Another call.
     NewCall(OpCall),

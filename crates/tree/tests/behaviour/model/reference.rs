@@ -1,5 +1,5 @@
-//! A naive tree: full snapshots instead of differences, linear scans instead of indexes, counts kept call by call. Slow and
-//! plain, so that it can be seen to be right.
+//! A naive tree: full snapshots instead of differences, linear scans instead of indexes, counts kept call by
+//! call. Slow and plain, so that it can be seen to be right.
 
 use graphgrove_tree::{Limits, OldOutput, PathState, Phase};
 use std::collections::{BTreeMap, BTreeSet};
@@ -261,7 +261,8 @@ impl Reference {
         }
         for (index, (old, new)) in both() {
             let role = self.role(call, index, node.parent);
-            // A recording that reads an output in place still fits once that input is staged for new recordings.
+            // A recording that reads an output in place still fits once that input is staged for new
+            // recordings.
             let in_place = match new.source {
                 RSource::Path { value, .. } => RRole::Managed(value.slot),
                 _ => role,
@@ -314,8 +315,8 @@ impl Reference {
             .collect()
     }
 
-    /// The first recording in this place, in the order in which they were made, that fits the call and would be made so
-    /// today.
+    /// The first recording in this place, in the order in which they were made, that fits the call and would
+    /// be made so today.
     fn find(&self, place: Place, call: &RCall) -> Option<usize> {
         self.children(place, call.function).into_iter().find(|id| {
             self.alike(*id, call, place, &self.functions[call.function].demoted)

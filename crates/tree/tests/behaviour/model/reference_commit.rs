@@ -33,7 +33,8 @@ impl Reference {
         self.path.iter_mut().filter(|entry| entry.token == Some(token)).for_each(|entry| entry.token = None);
     }
 
-    /// Carries out what was decided; `dies` is a slot that dies while the call runs. Returns the number of the node.
+    /// Carries out what was decided; `dies` is a slot that dies while the call runs. Returns the number of
+    /// the node.
     pub(super) fn commit(
         &mut self,
         call: &RCall,
