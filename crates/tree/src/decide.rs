@@ -52,7 +52,6 @@ impl Tree {
             return None;
         }
         let change = match node.parent {
-            None if entries.is_empty() => PathChange::Starts,
             None if self.path.is_unneeded_from(0, &self.nodes, live) => PathChange::Over,
             Some(parent) if !self.is_step_requested() => {
                 self.path.entry_of(parent, node.depth - 1)?;

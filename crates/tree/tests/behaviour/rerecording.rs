@@ -287,3 +287,56 @@ fn demoting_one_input_leaves_recordings_from_before_usable_where_they_are_predic
     assert_eq!(e.tree.node(nodes[0]).map(Node::replays), Some(1));
     assert_eq!(e.tree.node(nodes[2]).unwrap().inputs()[0].signature, Signature::new(1));
 }
+
+#[test]
+fn a_recording_from_before_a_demotion_is_still_taken_where_it_is_predicted() {
+    let limits = Limits { changes_before_staged: 0, ..Limits::default() };
+    // As roots, below a node, and below a node with a tail after it that nothing needs.
+    for (is_root, has_tail) in [(true, false), (false, false), (false, true)] {
+        let mut e = limited(limits);
+        let (before, tail, g) = (e.function("before", 1), e.function("tail", 1), e.function("g", 1));
+        for function in [before, tail] {
+            e.settle(&Call::inference(function, &[x(1)]));
+        }
+        let mut nodes = Vec::new();
+        let first = |e: &mut Driver| {
+            let y = e.infer(before, &[x(1)]);
+            if has_tail {
+                run(e, tail, &[x(1)]);
+            }
+            if is_root {
+                e.forget(&y);
+            }
+            y
+        };
+        // The address moves twice; what follows `before` last time is the recording of the first address.
+        for (version, address) in [(1, 0x10), (1, 0x10), (2, 0x20), (3, 0x10), (3, 0x10)] {
+            let addresses = [Address::new(address)];
+            let (set, version) = (ParamSetId::new(1), ParamVersion::new(version));
+            let params = Params { set, version, addresses: &addresses };
+            let y = first(&mut e);
+            let z = e.call(&Call::inference(g, &[]).with_params(params));
+            e.forget(&z);
+            e.forget(&y);
+            nodes.push(z.node());
+        }
+        // The staged recording was made last, so it is predicted from then on.
+        assert_ne!(nodes[1], nodes[2]);
+        assert_eq!([nodes[3], nodes[4]], [nodes[2]; 2]);
+        // Once the first recording is made what followed last time, by the one route that is left to it, it is taken
+        // again and again, although a lookup would find the staged one.
+        let addresses = [Address::new(0x10)];
+        let (set, version) = (ParamSetId::new(1), ParamVersion::new(4));
+        let call = Call::inference(g, &[]).with_params(Params { set, version, addresses: &addresses });
+        let y = first(&mut e);
+        let _ran = e.tree.follow(nodes[1], &call).unwrap();
+        e.forget(&y);
+        for _ in 0..2 {
+            let y = first(&mut e);
+            let z = e.call(&call);
+            assert_eq!((z.node(), z.is_replay()), (nodes[1], true), "{is_root} {has_tail}");
+            e.forget(&z);
+            e.forget(&y);
+        }
+    }
+}

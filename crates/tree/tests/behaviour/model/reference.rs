@@ -450,7 +450,6 @@ impl Reference {
             return None;
         }
         let change = match data.parent {
-            None if self.path.is_empty() => Change::Starts,
             None if needed == 0 => Change::Over,
             None => return None,
             Some(_) if self.requested => return None,
