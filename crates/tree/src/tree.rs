@@ -23,7 +23,8 @@ static NEXT_TREE: AtomicU64 = AtomicU64::new(0);
 /// A tree holds data alone: no memory, no device, no handle of a user. Each call goes through it in two
 /// parts: [`decide`](Self::decide) says what the call does and changes nothing; one of the transitions
 /// reports that it was done. A transition that returns an error, and a call that fails before its transition,
-/// leave the tree as it was.
+/// leave the tree as it was; an error of `finish_recording` or `finish_warm_up` abandons what was in progress, as
+/// dropping it does.
 ///
 /// | transition | precondition | effect |
 /// |---|---|---|
