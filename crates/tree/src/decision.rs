@@ -145,7 +145,8 @@ impl RecordPlan {
     }
 
     /// The node whose checkpoint the pool must be restored to first, because what ran since was replayed and
-    /// the pool knows nothing of it; none where the pool already mirrors reality.
+    /// the pool knows nothing of it; none where the pool already mirrors reality. None also for a
+    /// root: its memory state is the empty pool.
     #[must_use]
     pub fn restore(&self) -> Option<NodeId> {
         self.restore

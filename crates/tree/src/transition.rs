@@ -23,6 +23,8 @@ pub struct Ran {
     pub token: Option<TokenId>,
     /// Nodes that had to make room for this one: whatever belongs to them can be freed.
     pub evicted: Vec<NodeId>,
+    /// Warm-up runs that were on the path and are not any more: their ids name nothing from now on.
+    pub ended_warm_ups: Vec<NodeId>,
 }
 
 impl Tree {
@@ -146,7 +148,13 @@ impl Tree {
     pub(crate) fn advance(&mut self, id: NodeId, kind: CallKind, moment: Moment, state: PathState) -> Ran {
         self.version += 1;
         self.runs += 1;
-        let mut ran = Ran { node: id, epoch: Epoch::default(), token: None, evicted: Vec::new() };
+        let mut ran = Ran {
+            node: id,
+            epoch: Epoch::default(),
+            token: None,
+            evicted: Vec::new(),
+            ended_warm_ups: Vec::new(),
+        };
         let Some(node) = self.nodes.get_mut(id) else { return ran };
         let (depth, function, successor) = (node.depth, node.function, node.successor);
         ran.epoch = Epoch::new(node.epoch.get() + 1);
@@ -157,7 +165,7 @@ impl Tree {
         }
         self.steps_answered = self.steps_answered.max(moment.steps_answered);
         if (depth as usize) < self.path.len() {
-            self.cut_path(depth as usize);
+            ran.ended_warm_ups = self.cut_path(depth as usize);
         }
         match kind {
             CallKind::Inference => {}
@@ -187,15 +195,18 @@ impl Tree {
     }
 
     /// Takes the tail off the path: its warm-up runs are gone, its pending backwards hold nothing any more.
-    fn cut_path(&mut self, kept: usize) {
+    fn cut_path(&mut self, kept: usize) -> Vec<NodeId> {
+        let mut warm_ups = Vec::new();
         for entry in self.path.cut(kept) {
             if let Some(token) = entry.token {
                 self.tokens.detach(token);
             }
             if self.nodes.get(entry.node).is_some_and(Node::is_warm_up) {
                 self.nodes.remove(entry.node);
+                warm_ups.push(entry.node);
             }
         }
+        warm_ups
     }
 
     fn consume(&mut self, token: TokenId) -> bool {

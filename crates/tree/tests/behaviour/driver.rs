@@ -188,7 +188,7 @@ impl Driver {
         restored: Option<NodeId>,
     ) -> Outcome {
         self.check_nothing_live_was_overwritten(ran.node);
-        for node in &ran.evicted {
+        for node in ran.evicted.iter().chain(&ran.ended_warm_ups) {
             assert!(self.tree.node(*node).is_none(), "an evicted node is still there");
             self.reuses.remove(node);
         }

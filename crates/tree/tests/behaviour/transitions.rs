@@ -327,10 +327,13 @@ fn a_warm_up_that_is_not_ready_warms_up_again() {
     let f = e.function("f", 1);
     let inputs = [x(1)];
     let call = Call::inference(f, &inputs);
+    let mut before = Vec::new();
     for ready in [false, false, true] {
         let warm_up = e.tree.begin_warm_up(warm_up_plan(&e, &call)).unwrap();
         let ran = e.tree.finish_warm_up(warm_up, vec![Output::fresh()], ready).unwrap();
         assert_eq!((ran.epoch, ran.token, ran.evicted), (Epoch::new(1), None, Vec::new()));
+        assert_eq!(ran.ended_warm_ups, before, "its ids are told when they are gone");
+        before = vec![ran.node];
         assert!(e.tree.node(ran.node).unwrap().is_warm_up());
     }
     assert_eq!(record_plan(&e, &call).parent(), None);

@@ -170,6 +170,7 @@ pub(super) struct Reference {
     pub(super) rerecordings: BTreeMap<(Place, usize), Leak>,
     pub(super) runs: u64,
     pub(super) evicted: BTreeSet<usize>,
+    pub(super) ended_warm_ups: Vec<usize>,
 }
 
 impl Reference {
@@ -190,6 +191,7 @@ impl Reference {
             rerecordings: BTreeMap::new(),
             runs: 0,
             evicted: BTreeSet::new(),
+            ended_warm_ups: Vec::new(),
         }
     }
 

@@ -81,9 +81,11 @@ impl Reference {
             (params.set, params.version) = (given.set, given.version);
         }
         let epoch = data.epoch;
+        self.ended_warm_ups.clear();
         for entry in &tail {
             if self.nodes[entry.node].as_ref().is_some_and(|node| node.is_warm_up) {
                 self.nodes[entry.node] = None;
+                self.ended_warm_ups.push(entry.node);
             }
         }
         let token = (call.phase == Phase::Forward).then(|| {

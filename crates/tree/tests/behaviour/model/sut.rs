@@ -214,6 +214,9 @@ impl Sut {
         let mut evicted: Vec<_> = ran.evicted.iter().map(|node| self.number(*node)).collect();
         evicted.sort_unstable();
         assert_eq!(evicted, reference.evicted.iter().copied().collect::<Vec<_>>());
+        let mut ended: Vec<_> = ran.ended_warm_ups.iter().map(|node| self.number(*node)).collect();
+        ended.sort_unstable();
+        assert_eq!(ended, reference.ended_warm_ups);
         self.live.set_all(ran.node, u32::try_from(self.outputs[call.function].len()).unwrap());
     }
 
