@@ -38,17 +38,18 @@ pub(crate) fn of_call(
     params_fingerprint: Option<u64>,
 ) -> u64 {
     let mut fold = Fold::new(parent.map_or(0, |node| node.data().as_ffi()));
-    fold.add(u64::from(call.function.get()) << 8 | call.kind.phase() as u64);
+    fold.add(u64::from(call.function.get()));
+    fold.add(call.kind.phase() as u64);
     for (index, input) in (0..).map(InputIndex::new).zip(call.inputs) {
         fold.add(input.signature.get());
-        let mutated = u64::from(input.mutated);
+        fold.add(u64::from(input.mutated));
         match input.source {
             Source::Managed { value, .. } if parent.is_some() && !staged.contains(index) => {
-                fold.add(4 | mutated);
+                fold.add(2);
                 fold.add_slot(value.slot);
             }
-            Source::Managed { .. } | Source::Staged => fold.add(2 | mutated),
-            Source::Scalar => fold.add(mutated),
+            Source::Managed { .. } | Source::Staged => fold.add(1),
+            Source::Scalar => fold.add(0),
         }
     }
     if let Some(fingerprint) = params_fingerprint {

@@ -233,6 +233,12 @@ fn a_staged_source_that_is_given_up_each_time_fits_whatever_output_it_is() {
         e.forget(&z);
     }
     assert_eq!(dids, [false, false, true, true, true]);
+    // One output given up through two handles is one storage.
+    let y = e.infer(f, &[x(1)]);
+    e.release(&y.outputs[1..]);
+    let z = e.infer(g, &[moved(y.outputs[0]), moved(y.outputs[0])]);
+    assert!(z.is_replay());
+    e.forget(&z);
     // Kept by the caller, the same outputs do not fit: their memory is reused by the recording.
     let y = e.infer(f, &[x(1)]);
     let z = e.infer(g, &[kept(y.outputs[1]), kept(y.outputs[0])]);
