@@ -148,4 +148,18 @@ mod tests {
         assert_ne!(of([1, 2, 3, 4], &[2]), of([1, 2, 3, 9], &[2]));
         assert_eq!(of([1, 2, 3, 4], &[0, 3]), of([9, 2, 3, 9], &[0, 3]));
     }
+
+    #[test]
+    fn each_bit_of_a_call_changes_about_half_of_its_identity() {
+        let f = FunctionId::new(1);
+        let of = |signature| {
+            let inputs = [Input::staged(Signature::new(signature))];
+            of_call(None, &Call::inference(f, &inputs), &InputSet::default(), None)
+        };
+        for bit in 0..64 {
+            let changed: u32 =
+                (0..64).map(|seed: u64| (of(seed * 77) ^ of(seed * 77 ^ 1 << bit)).count_ones()).sum();
+            assert!((24 * 64..=40 * 64).contains(&changed), "bit {bit} changes {changed} of 4096 bits");
+        }
+    }
 }

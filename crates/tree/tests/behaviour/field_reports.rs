@@ -244,7 +244,7 @@ fn r57_two_structures_in_turn_have_a_recording_each_and_too_many_changes_are_for
         }
     }
     assert!(matches!(e.infer(f, &[x(39)]).did, Did::Eager(EagerReason::Rerecorded { .. })));
-    let until_replay = (0..).find(|_| {
+    let until_replay = (0..100).find(|_| {
         let y = e.infer(f, &[x(39)]);
         e.forget(&y);
         y.is_replay()
