@@ -184,3 +184,17 @@ fn describe(allocation: &Allocation, site: &Arc<Site>, clash: Clash, end: u64) -
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_past_the_limit_are_counted_and_not_kept() {
+        let mut log = Log::default();
+        for _ in 0..Log::KEPT + 2 {
+            log.add(Finding::HostMemoryGone { access: Site::host("test") });
+        }
+        assert_eq!((log.findings.len(), log.more), (Log::KEPT, 2));
+    }
+}
