@@ -52,19 +52,25 @@ impl Captures {
     /// met here first.
     pub(crate) fn joined(&mut self, id: u64, stream: sys::CUstream) -> &mut OpenCapture {
         let stream = stream as usize;
+        let known =
+            self.0.iter().position(|(known, capture)| *known == id && capture.members.contains(&stream));
+        let place = known.unwrap_or_else(|| self.join(id, stream));
+        &mut self.0[place].1
+    }
+
+    /// Makes a stream part of a capture that it was no part of, and gives the capture's place.
+    fn join(&mut self, id: u64, stream: usize) -> usize {
         self.left(id, stream);
-        let place = match self.0.iter().position(|(known, _)| *known == id) {
-            Some(place) => place,
+        match self.0.iter_mut().position(|(known, _)| *known == id) {
+            Some(place) => {
+                self.0[place].1.members.push(stream);
+                place
+            }
             None => {
-                self.0.push((id, OpenCapture::default()));
+                self.0.push((id, OpenCapture { members: vec![stream], ..OpenCapture::default() }));
                 self.0.len() - 1
             }
-        };
-        let capture = &mut self.0[place].1;
-        if !capture.members.contains(&stream) {
-            capture.members.push(stream);
         }
-        capture
     }
 
     /// Says that a stream is no part of any other capture than this one. One of other code that is left by its last stream

@@ -91,6 +91,13 @@ impl CudaDevice {
         self.shared.limits.compute
     }
 
+    /// Whether work on the device reaches host memory that nobody has pinned: then an address that is live host memory is
+    /// no fault (CUDA Programming Guide, "Unified Memory Programming").
+    #[must_use]
+    pub fn reaches_host_memory(&self) -> bool {
+        self.shared.limits.pageable_access
+    }
+
     /// Compiles CUDA C++ to PTX for this device with NVRTC, which is loaded at run time. `options` are the compiler's own
     /// (`--use_fast_math` and the like). Kernels declared `extern "C"` keep their names.
     ///
@@ -109,7 +116,8 @@ impl CudaDevice {
     /// This is the place where the safety of kernels is promised. Whoever loads code vouches for every launch of its
     /// kernels, with whatever arguments: a kernel only touches memory through the addresses in its arguments, within the
     /// live allocations that they point into, and never host memory that is not a [`HostBuffer`](crate::HostBuffer) kept
-    /// alive for it. (An address that is not live device memory is a device fault, which the contract allows.)
+    /// alive for it. (An address that is not live device memory is a device fault, which the contract allows. Where the device
+    /// [reaches host memory](Self::reaches_host_memory), the promise includes that no launch is given a host address.)
     pub unsafe fn load(&self, ptx: &str) -> Result<Module, CudaError> {
         self.shared.enter()?;
         Module::load(&self.shared, ptx)

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUresult};
-use graphgrove_device::{Call, DeviceError, NodeId, Problem, Result, UpdateRefusal};
+use graphgrove_device::{Call, DeviceError, NodeId, NodeKinds, Result, UpdateRefusal};
 use smallvec::SmallVec;
 
 use crate::event::OwnedEvent;
@@ -89,8 +89,13 @@ impl Exec {
         }
         for ((old, new), place) in old.nodes().iter().zip(new.nodes()).zip(0..) {
             let node = NodeId::new(place);
-            if old.recording.kind() != new.recording.kind() {
+            let kind = old.recording.kind();
+            if kind != new.recording.kind() {
                 return refuse(UpdateRefusal::Kind { node });
+            }
+            // Drivers differ in whether an exec that owns memory can be updated: 580 takes over the graph that it was made of.
+            if NodeKinds::MEMORY.contains(kind.into()) {
+                return refuse(UpdateRefusal::Parameters { node });
             }
             if !old.recording.exchangeable(&new.recording) {
                 return refuse(UpdateRefusal::Parameters { node });
@@ -116,12 +121,6 @@ impl Exec {
             self.shared.sweep();
         }
         Ok(())
-    }
-
-    /// The place of a gather node in [`gathers`](Self::gathers).
-    pub(crate) fn gather(&mut self, call: Call, node: NodeId) -> Result<&mut GatherNode> {
-        let found = self.gathers.iter_mut().find(|(id, _)| *id == node);
-        found.map(|(_, gather)| gather).ok_or(DeviceError::invalid(call, Problem::NoSuchNode { node }))
     }
 }
 

@@ -7,7 +7,8 @@ use cudarc::driver::sys::{self, CUresult};
 use graphgrove_device::{Call, DeviceError, DevicePtr, GatherRow, LaunchDims, Problem, Result};
 
 use crate::error::CudaError;
-use crate::kernel::{Kernel, Module};
+use crate::kernel::Module;
+use crate::raw::Raw;
 use crate::segment::DevicePages;
 use crate::shared::{Relaxed, Shared};
 use crate::status::Subject;
@@ -28,20 +29,22 @@ const THREADS: u32 = 256;
 /// What one block copies at least, unless its row is shorter.
 const SMALLEST_CHUNK: u64 = 16 * THREADS as u64;
 
-/// The gather kernels by capacity.
-pub(crate) struct GatherKernels([Kernel; CAPACITIES.len()]);
+/// The gather kernels by capacity. The device holds them, so they may not hold the device.
+pub(crate) struct GatherKernels([Raw<sys::CUfunc_st>; CAPACITIES.len()]);
 
 impl GatherKernels {
     fn load(shared: &Arc<Shared>) -> Result<Self, CudaError> {
         let module = Module::load(shared, PTX)?;
-        let kernel = |capacity| module.kernel(&format!("gather_{capacity}"));
+        let function = |capacity| -> Result<_, CudaError> {
+            Ok(Raw(module.kernel(&format!("gather_{capacity}"))?.function()))
+        };
         let [few, some, many] = CAPACITIES;
-        Ok(Self([kernel(few)?, kernel(some)?, kernel(many)?]))
+        Ok(Self([function(few)?, function(some)?, function(many)?]))
     }
 
     /// The smallest kernel for that many rows, with its capacity.
-    fn smallest(&self, rows: usize) -> Option<(usize, &Kernel)> {
-        CAPACITIES.into_iter().zip(&self.0).find(|(capacity, _)| *capacity >= rows)
+    fn smallest(&self, rows: usize) -> Option<(usize, Raw<sys::CUfunc_st>)> {
+        CAPACITIES.into_iter().zip(self.0).find(|(capacity, _)| *capacity >= rows)
     }
 }
 
@@ -73,7 +76,7 @@ fn chunks(rows: &[GatherRow], multiprocessors: u32) -> Vec<Chunk> {
 /// A gather node as it was recorded: what is needed to write its sources anew.
 #[derive(Clone)]
 pub(crate) struct GatherNode {
-    pub(crate) kernel: Kernel,
+    pub(crate) function: Raw<sys::CUfunc_st>,
     pub(crate) dims: LaunchDims,
     table: DevicePtr,
     rows: Vec<GatherRow>,
@@ -118,14 +121,14 @@ impl GatherNode {
         };
         let too_many =
             || DeviceError::invalid(call, Problem::RowCount { rows: rows.len(), sources: sources.len() });
-        let (capacity, kernel) = kernels.smallest(rows.len()).ok_or_else(too_many)?;
+        let (capacity, function) = kernels.smallest(rows.len()).ok_or_else(too_many)?;
         let table = chunks(rows, shared.limits.multiprocessors);
         let pages = upload(shared, &table)?;
         let mut all = vec![0; capacity].into_boxed_slice();
         write_sources(&mut all, sources);
         let grid = u32::try_from(table.len()).map_err(|_| too_many())?;
         let node = Self {
-            kernel: kernel.clone(),
+            function,
             dims: LaunchDims { grid: [grid, 1, 1], block: [THREADS, 1, 1], shared_bytes: 0 },
             table: pages.base(),
             rows: rows.to_vec(),

@@ -192,7 +192,7 @@ fn describe(shared: &Shared, node: Raw<sys::CUgraphNode_st>) -> Recording {
             Recording::Free { address: DevicePtr::new(address) }
         }
         NodeKind::Kernel => {
-            let name = kernel_parameters(node).ok().and_then(|it| function_name(shared, it.func));
+            let name = kernel_parameters(node).ok().and_then(|it| function_name(shared, function_of(&it)));
             Recording::Foreign { kind: NodeKind::Kernel, name }
         }
         kind => Recording::Foreign { kind, name: None },
@@ -225,12 +225,27 @@ pub(crate) fn kernel_parameters(
     Ok(unsafe { parameters.assume_init() })
 }
 
+/// The function that a kernel node runs, or null: the node of a kernel from a library names that instead
+/// (CUDA Driver API, "Library Management").
+pub(crate) fn function_of(parameters: &sys::CUDA_KERNEL_NODE_PARAMS) -> sys::CUfunction {
+    if !parameters.func.is_null() || parameters.kern.is_null() {
+        return parameters.func;
+    }
+    let mut function = std::ptr::null_mut();
+    // SAFETY: the kernel is that of a live node, and the output outlives the call, which writes nothing if it fails.
+    let _ = unsafe { sys::cuKernelGetFunction(&raw mut function, parameters.kern) };
+    function
+}
+
 fn function_name(shared: &Shared, function: sys::CUfunction) -> Option<String> {
     let ask = shared.symbols.function_name?;
+    if function.is_null() {
+        return None;
+    }
     let mut text = std::ptr::null();
     // SAFETY: the function is that of a live kernel node, and the output outlives the call.
     let code = unsafe { ask(&raw mut text, function) };
-    if function.is_null() || code != CUresult::CUDA_SUCCESS || text.is_null() {
+    if code != CUresult::CUDA_SUCCESS || text.is_null() {
         return None;
     }
     // SAFETY: the driver gave a string that ends in a null byte and lives as long as the function's module.

@@ -11,7 +11,7 @@ use crate::capture_table::Node;
 use crate::device::CudaDevice;
 use crate::exec::Exec;
 use crate::fields::{write_field, zeroed};
-use crate::graph::{Graph, kernel_parameters};
+use crate::graph::{Graph, function_of, kernel_parameters};
 use crate::kernel::argument_pointers;
 use crate::recording::Recording;
 use crate::status::Subject;
@@ -32,9 +32,8 @@ impl CudaDevice {
     /// Whether a kernel node that other code captured takes arguments of this layout, as far as the driver tells.
     fn foreign_layout(&self, function: sys::CUfunction, args: &Args) -> Result<bool> {
         let call = Call::PatchKernel;
-        let Some(ask) = self.shared.symbols.parameter_info else {
-            return Err(DeviceError::Unsupported { call });
-        };
+        let ask = self.shared.symbols.parameter_info.filter(|_| !function.is_null());
+        let Some(ask) = ask else { return Err(DeviceError::Unsupported { call }) };
         for (place, field) in args.fields().iter().map(Some).chain([None]).enumerate() {
             let (mut offset, mut bytes) = (0, 0);
             // SAFETY: the function is that of a live kernel node, and both outputs outlive the call.
@@ -110,7 +109,7 @@ impl Graphs for CudaDevice {
                     .current
                     .with_handle(|_| kernel_parameters(handle))
                     .map_err(|code| self.shared.error(call, code, Subject::Nothing))?;
-                if !self.foreign_layout(recorded.func, args)? {
+                if !self.foreign_layout(function_of(&recorded), args)? {
                     return Err(mismatch());
                 }
                 recorded
@@ -126,14 +125,17 @@ impl Graphs for CudaDevice {
         let call = Call::PatchGather;
         self.shared.own(call, exec.shared.id)?;
         self.shared.enter_fast()?;
-        let (handle, origin) = (exec.handle, std::sync::Arc::clone(&exec.origin));
+        let Exec { handle, origin, gathers, .. } = exec;
         let place = origin.node(call, node)?;
-        let gather = exec.gather(call, node)?;
+        let gather = gathers
+            .iter_mut()
+            .find_map(|(id, gather)| (*id == node).then_some(gather))
+            .ok_or(DeviceError::invalid(call, Problem::NoSuchNode { node }))?;
         if gather.compare(call, sources)? {
             return Ok(());
         }
         let code = gather.with_sources(sources, |gather, arguments| {
-            let mut parameters = kernel_node(gather.kernel.function(), gather.dims);
+            let mut parameters = kernel_node(gather.function.0, gather.dims);
             parameters.kernelParams = arguments.as_mut_ptr();
             // SAFETY: the exec is live and used by this thread alone, the node is one of the graph that it was made
             // from, and the arguments are as many and as long as the kernel takes.

@@ -20,6 +20,9 @@
 //!
 //! * **A fault is for the life of the process.** After an illegal address the driver refuses the primary context even to
 //!   a device that is opened anew.
+//! * **A host address may be no fault.** Where the GPU reaches pageable host memory (Grace Hopper, Linux with HMM), work on
+//!   an address that is live host memory reads and writes that memory. [`CudaDevice::reaches_host_memory`] says whether it
+//!   does.
 //! * **A wrong thread ends a capture.** `cuStreamEndCapture` on another thread than the capture was begun on reports
 //!   [`WrongThread`](graphgrove_device::CaptureFailure::WrongThread), and the capture is over.
 //! * **Mapping is always allowed.** Reserving, mapping and unmapping, blocking reads and writes and

@@ -12,6 +12,7 @@ pub(crate) struct Limits {
     /// Major and minor compute capability.
     pub(crate) compute: (u32, u32),
     pub(crate) async_allocation: bool,
+    pub(crate) pageable_access: bool,
     /// The granularity of mapping in bytes, or 0 where the device cannot map.
     pub(crate) granularity: u64,
     pub(crate) hardware: sys::CUdevice,
@@ -34,6 +35,7 @@ impl Limits {
                 attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
                 attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
             ),
+            pageable_access: attribute(Attribute::CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS)? == 1,
             async_allocation: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? == 1,
             granularity: if mapping { crate::reservation::granularity(hardware)? } else { 0 },
             hardware,

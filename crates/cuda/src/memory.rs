@@ -141,11 +141,8 @@ impl Memory for CudaDevice {
         let bytes = data.len() as u64;
         self.shared.enter()?;
         check_range(call, from, bytes)?;
-        // A copy that faults half way may have written some of the bytes already, and the contract says that none are.
-        if !is_allocated(from, bytes) {
-            return Err(DeviceError::invalid(call, Problem::NotAllocated { address: from, bytes }));
-        }
-        // SAFETY: `data` is as long as the copy, which has ended when the call returns.
+        // SAFETY: `data` is as long as the copy, which has ended when the call returns. The driver refuses a source that it
+        // does not know before it copies anything.
         let code = unsafe { sys::cuMemcpyDtoH_v2(data.as_mut_ptr().cast(), from.get(), data.len()) };
         self.shared.check(call, code, Subject::Range { address: from, bytes })
     }

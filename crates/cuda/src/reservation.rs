@@ -38,8 +38,14 @@ impl Reservation {
             return Err(shared.error(call, CUresult::CUDA_ERROR_OUT_OF_MEMORY, Subject::Bytes(bytes)));
         };
         let mut base = 0;
-        // SAFETY: `base` outlives the call; alignment, fixed address and flags of 0 leave the choice to the driver.
-        let code = unsafe { sys::cuMemAddressReserve(&raw mut base, size, 0, 0, 0) };
+        // SAFETY: `base` outlives the call; a fixed address and flags of 0 leave the choice to the driver.
+        let code = unsafe { sys::cuMemAddressReserve(&raw mut base, size, granularity as usize, 0, 0) };
+        // Nothing else than the size can be wrong.
+        let code = if code == CUresult::CUDA_ERROR_INVALID_VALUE {
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY
+        } else {
+            code
+        };
         shared.check(call, code, Subject::Bytes(bytes))?;
         let base = DevicePtr::new(base);
         Ok(Self { shared: Arc::clone(shared), base, bytes: size as u64, pieces: Pieces::default() })

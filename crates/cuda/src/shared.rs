@@ -172,8 +172,8 @@ impl Drop for Shared {
         sweep(&self.retired, true);
         let modules = std::mem::take(&mut *lock(&self.modules));
         for module in modules {
-            // SAFETY: the module was loaded by this device and is unloaded once. Work that runs its kernels has been
-            // waited for by the driver when the context goes, and no handle of a kernel is left.
+            // SAFETY: the module was loaded by this device and is unloaded once. No handle of a kernel is left, and the
+            // driver waits for the work that still runs one (seen on driver 580).
             let _ = unsafe { sys::cuModuleUnload(module.0) };
         }
         // SAFETY: the stream was made by this device and is destroyed once.

@@ -132,15 +132,15 @@ impl CudaDevice {
     fn launch_kernel(
         &self,
         stream: &Stream,
-        kernel: &Kernel,
+        function: sys::CUfunction,
         dims: LaunchDims,
         arguments: &mut [*mut std::ffi::c_void],
     ) -> CUresult {
         let ([x, y, z], [a, b, c]) = (dims.grid, dims.block);
-        // SAFETY: the handles keep kernel and stream alive, and there is a pointer for each of the kernel's parameters.
+        // SAFETY: the function is of a module that stays loaded, the handle keeps the stream alive, and there is a pointer for each of the kernel's parameters.
         unsafe {
             sys::cuLaunchKernel(
-                kernel.function(),
+                function,
                 x,
                 y,
                 z,
@@ -191,7 +191,7 @@ impl Work for CudaDevice {
         kernel.check_arguments(call, args)?;
         let mut arguments = argument_pointers(args);
         let recording = || Recording::Kernel { kernel: kernel.clone(), dims, args: args.clone() };
-        let enqueue = || self.launch_kernel(stream, kernel, dims, &mut arguments);
+        let enqueue = || self.launch_kernel(stream, kernel.function(), dims, &mut arguments);
         self.enqueue(call, stream, Subject::Launch(dims), None, recording, enqueue).map(Enqueued::node)
     }
 
@@ -291,7 +291,7 @@ impl Work for CudaDevice {
         let described = node.clone();
         let enqueue = || {
             node.with_sources(sources, |node, arguments| {
-                self.launch_kernel(stream, &node.kernel, dims, arguments)
+                self.launch_kernel(stream, node.function.0, dims, arguments)
             })
         };
         let table = Arc::new(table);

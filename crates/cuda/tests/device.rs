@@ -8,6 +8,7 @@ mod device {
     pub(crate) mod adoption;
     pub(crate) mod allocation;
     pub(crate) mod blas;
+    pub(crate) mod child;
     pub(crate) mod faults;
     pub(crate) mod field_reports;
     pub(crate) mod foreign_nodes;
@@ -45,6 +46,7 @@ const ON_GPU: &[OnGpu] = tests![
     allocation::launching_and_patching_allocate_nothing_on_the_host,
     blas::a_product_is_the_hosts_product_in_every_transposition,
     blas::r28_a_captured_product_has_a_workspace_for_as_long_as_its_exec,
+    blas::an_allocation_behind_a_product_is_named_by_the_librarys_kernel,
     blas::a_product_of_nothing_or_at_null_is_refused,
     foreign_nodes::nodes_of_other_code_have_ids_behind_the_recorded_ones,
     foreign_nodes::a_kernel_node_of_other_code_is_patched,
@@ -61,7 +63,11 @@ const ON_GPU: &[OnGpu] = tests![
     lifetimes::a_host_function_is_dropped_after_it_ran_and_not_before,
     lifetimes::a_host_function_lives_as_long_as_its_graph,
     lifetimes::an_update_keeps_what_running_launches_use,
+    lifetimes::dropping_a_host_buffer_does_not_wait_for_its_copy,
+    lifetimes::a_drop_does_not_reach_the_driver_while_a_capture_is_open,
+    lifetimes::a_fill_of_unknown_memory_is_refused_and_leaves_the_capture_valid,
     lifetimes::a_capture_goes_with_its_stream,
+    lifetimes::the_context_goes_with_the_last_handle,
     field_reports::r46_one_thread_records_while_others_allocate_and_others_replay,
     field_reports::r47_a_watchdog_polls_while_another_thread_records,
     field_reports::r48_drops_during_a_recording_neither_break_it_nor_are_recorded,
@@ -73,7 +79,7 @@ const ON_GPU: &[OnGpu] = tests![
 ];
 
 fn main() -> ExitCode {
-    if let Some(code) = device::faults::child() {
+    if let Some(code) = device::child::child() {
         return code;
     }
     let Some(filter) = filter() else { return ExitCode::SUCCESS };

@@ -173,7 +173,7 @@ impl Args {
     /// The first word of an argument: the whole of a number or an address.
     #[must_use]
     pub fn word(&self, index: usize) -> Option<u64> {
-        let field = self.fields.get(index)?;
+        let field = self.fields.get(index).filter(|field| field.bytes > 0)?;
         self.words.get(field.offset as usize / 8).copied()
     }
 
@@ -230,6 +230,7 @@ mod tests {
         assert_eq!(offsets, [(0, 1), (8, 12), (24, 4)]);
         assert_eq!(args.word(2), Some(u64::from(2.0_f32.to_bits())));
         assert_eq!(args.words().len(), 4);
+        assert_eq!(Args::new().blob(&[]).scalar(5_u32).word(0), None);
     }
 
     #[test]

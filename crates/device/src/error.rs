@@ -1,6 +1,6 @@
 //! What can go wrong, as data.
 
-use crate::{Call, CaptureId, DeviceId, DevicePtr, EventId, NodeId, StreamId};
+use crate::{Call, DeviceId, DevicePtr, EventId, NodeId, StreamId};
 
 /// The result of a device operation.
 pub type Result<T, E = DeviceError> = std::result::Result<T, E>;
@@ -230,14 +230,6 @@ pub enum Problem {
     /// A raw handle that this device never gave out, or whose owner is gone.
     #[error("unknown handle")]
     UnknownHandle,
-    /// The range overlaps one that is registered already.
-    #[error("{bytes} bytes at {address} overlap memory that the device knows")]
-    Overlap {
-        /// Start of the range.
-        address: DevicePtr,
-        /// Length of the range in bytes.
-        bytes: u64,
-    },
 }
 
 /// The rule of stream capture that was broken.
@@ -291,12 +283,6 @@ pub enum CaptureFailure {
     NotCapturing {
         /// The stream.
         stream: StreamId,
-    },
-    /// A graph cannot be launched, patched or destroyed from inside this capture.
-    #[error("{capture} is still open")]
-    StillOpen {
-        /// The open capture.
-        capture: CaptureId,
     },
 }
 

@@ -53,7 +53,8 @@ id!(
 id!(
     /// A node of a graph: its place in the order in which the capture met it, counted from 0.
     ///
-    /// It names the same node in the graph and in every exec that was instantiated from it.
+    /// It names the same node in the graph and in every exec that was instantiated from it. Nodes that other code added to the
+    /// capture behind the device's back come after all of these, in the driver's order.
     NodeId(u32),
     "node "
 );

@@ -33,7 +33,7 @@ pub trait ReservedRange: Send + 'static {
     /// The device that the range belongs to.
     fn device(&self) -> DeviceId;
 
-    /// The first address.
+    /// The first address, a multiple of the granularity.
     fn base(&self) -> DevicePtr;
 
     /// The length of the range in bytes, a multiple of the granularity.
@@ -53,7 +53,9 @@ pub trait HostMemory: Clone + Send + Sync + 'static {
     /// The length in bytes.
     fn bytes(&self) -> usize;
 
-    /// Copies `data` into the buffer, `offset` bytes from its start, at once.
+    /// Copies `data` into the buffer, `offset` bytes from its start, at once. No bytes are copied at any offset.
+    ///
+    /// A host function that a stream [calls](crate::Work::host_call) may use it, at its place in the stream.
     ///
     /// Work that reads the same bytes has to be finished or not enqueued yet; a checked device reports a race else.
     ///
@@ -61,7 +63,7 @@ pub trait HostMemory: Clone + Send + Sync + 'static {
     /// [`Problem::OutOfRange`](crate::Problem::OutOfRange); nothing is written then.
     fn write(&self, offset: usize, data: &[u8]) -> Result<()>;
 
-    /// Copies from the buffer, `offset` bytes from its start, into `data`, at once.
+    /// Copies from the buffer, `offset` bytes from its start, into `data`, at once. As [`write`](HostMemory::write) otherwise.
     ///
     /// Work that writes the same bytes has to be finished or not enqueued yet; a checked device reports a race else.
     ///
@@ -108,13 +110,15 @@ pub trait Memory: Streams {
     /// Reserves addresses for `bytes`, rounded up to the granularity, without memory behind them.
     ///
     /// # Errors
-    /// [`Problem::ZeroBytes`](crate::Problem::ZeroBytes); [`DeviceError::Unsupported`](crate::DeviceError::Unsupported)
-    /// without [`RESERVE_MAP`](crate::Capabilities::RESERVE_MAP).
+    /// [`Problem::ZeroBytes`](crate::Problem::ZeroBytes); [`DeviceError::OutOfMemory`](crate::DeviceError::OutOfMemory) where
+    /// there are not that many addresses; [`DeviceError::Unsupported`](crate::DeviceError::Unsupported) without
+    /// [`RESERVE_MAP`](crate::Capabilities::RESERVE_MAP).
     fn reserve(&self, bytes: u64) -> Result<Self::Reservation>;
 
     /// Backs `bytes` from `offset` on with memory of undefined contents. The piece is one mapping.
     ///
     /// # Errors
+    /// [`Problem::ZeroBytes`](crate::Problem::ZeroBytes),
     /// [`Problem::Granularity`](crate::Problem::Granularity), [`Problem::OutOfRange`](crate::Problem::OutOfRange),
     /// [`Problem::AlreadyMapped`](crate::Problem::AlreadyMapped),
     /// [`DeviceError::OutOfMemory`](crate::DeviceError::OutOfMemory); nothing is mapped then.
@@ -125,7 +129,9 @@ pub trait Memory: Streams {
     /// The piece has to be one mapping or several whole ones. Nothing may use it any more.
     ///
     /// # Errors
-    /// [`Problem::NotMapped`](crate::Problem::NotMapped); nothing is unmapped then.
+    /// [`Problem::ZeroBytes`](crate::Problem::ZeroBytes), [`Problem::Granularity`](crate::Problem::Granularity),
+    /// [`Problem::OutOfRange`](crate::Problem::OutOfRange), [`Problem::NotMapped`](crate::Problem::NotMapped); nothing is
+    /// unmapped then.
     fn unmap(&self, range: &mut Self::Reservation, offset: u64, bytes: u64) -> Result<()>;
 
     /// Allocates `bytes` in stream order (`cuMemAllocAsync`). In a capture this becomes a memory node.

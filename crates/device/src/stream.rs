@@ -81,7 +81,9 @@ pub trait Streams: Send + Sync + 'static {
 
     /// Takes a stream that somebody else owns into use. Its handles never destroy it.
     ///
-    /// The caller keeps the stream alive for as long as any handle of it, or any graph captured on it, is in use.
+    /// The caller keeps the stream alive for as long as any handle of it, or any graph captured on it, is in use. A device that
+    /// follows whatever pointer it is given adopts only streams of its own and those that were vouched for by an `unsafe` method
+    /// of its own.
     ///
     /// # Errors
     /// [`Problem::UnknownHandle`](crate::Problem::UnknownHandle) where the device can tell that there is no such stream.

@@ -31,10 +31,10 @@ impl LaunchDims {
         }
     }
 
-    /// Threads in all.
+    /// Threads in all, as far as a number can say.
     #[must_use]
     pub fn threads(&self) -> u64 {
-        self.grid.iter().chain(&self.block).map(|&n| u64::from(n)).product()
+        self.grid.iter().chain(&self.block).fold(1, |all, &n| u64::saturating_mul(all, u64::from(n)))
     }
 }
 
@@ -153,7 +153,7 @@ pub trait Work: Memory {
     ) -> Result<Option<NodeId>>;
 
     /// Calls a host function when the stream gets there. In a capture it becomes a host node and is called at each
-    /// launch. The function may not use the device.
+    /// launch. The function may not call the device; it may read and write host buffers.
     ///
     /// # Errors
     /// [`DeviceError::Unsupported`](crate::DeviceError::Unsupported) without
@@ -186,5 +186,7 @@ mod tests {
         }
         assert_eq!(LaunchDims::for_elements(257).grid, [2, 1, 1]);
         assert_eq!(LaunchDims::ONE.threads(), 1);
+        let most = LaunchDims { grid: [u32::MAX; 3], block: [u32::MAX; 3], shared_bytes: 0 };
+        assert_eq!(most.threads(), u64::MAX);
     }
 }

@@ -142,17 +142,27 @@ fn poison(allocation: &mut Allocation, from: u64, to: u64) {
 
 fn missed(log: &mut Log, site: &Site, address: DevicePtr, bytes: u64, miss: Miss) -> KernelFault {
     let allocation = match miss {
-        Miss::Freed { base, bytes } | Miss::Beyond { base, bytes } => Some((DevicePtr::new(base), bytes)),
+        Miss::Freed { base, bytes, .. } | Miss::Beyond { base, bytes } => Some((DevicePtr::new(base), bytes)),
         Miss::Nowhere => None,
     };
     let target = Target { address, bytes, allocation, label: None };
+    let access = site.clone();
     let finding = match miss {
-        Miss::Freed { .. } => Finding::UseAfterFree { access: site.clone(), target },
-        Miss::Beyond { .. } | Miss::Nowhere => Finding::OutOfBounds { access: site.clone(), target },
+        Miss::Freed { by, .. } => Finding::UseAfterFree { access, target, freed: (*by).clone() },
+        Miss::Beyond { .. } | Miss::Nowhere => Finding::OutOfBounds { access, target },
     };
     let fault = KernelFault::new(finding.to_string());
     log.add(finding);
     fault
+}
+
+impl Allocation {
+    /// The finding for memory that goes away while an access to it is not known to be over.
+    pub(crate) fn in_use(&self, from: u64, to: u64, clock: &Clock, by: &Arc<Site>) -> Option<Finding> {
+        let (at, with) = self.shadow.as_ref()?.in_use(from, to, clock)?;
+        let clash = Clash::Race { at: at.max(from), with, other_writes: true };
+        Some(describe(self, by, clash, self.base + to))
+    }
 }
 
 fn describe(allocation: &Allocation, site: &Arc<Site>, clash: Clash, end: u64) -> Finding {
@@ -172,5 +182,19 @@ fn describe(allocation: &Allocation, site: &Arc<Site>, clash: Clash, end: u64) -
         Clash::Race { at, with, .. } => {
             Finding::Race { first: (*with).clone(), second: access, target: target(at) }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_past_the_limit_are_counted_and_not_kept() {
+        let mut log = Log::default();
+        for _ in 0..Log::KEPT + 2 {
+            log.add(Finding::HostMemoryGone { access: Site::host("test") });
+        }
+        assert_eq!((log.findings.len(), log.more), (Log::KEPT, 2));
     }
 }

@@ -10,7 +10,14 @@ use std::ptr::NonNull;
 #[derive(Debug)]
 pub(crate) struct Backing {
     bytes: usize,
-    start: Option<NonNull<u8>>,
+    memory: Option<Memory>,
+}
+
+/// What the host's allocator gave, and the first aligned byte in it.
+#[derive(Debug)]
+struct Memory {
+    allocation: NonNull<u8>,
+    start: NonNull<u8>,
 }
 
 // SAFETY: the memory is owned by this value alone, and every access goes through `&mut self` or through pointers that the
@@ -21,22 +28,28 @@ impl Backing {
     const ALIGNMENT: usize = 256;
 
     pub(crate) fn new(bytes: usize) -> Self {
-        Self { bytes, start: None }
+        Self { bytes, memory: None }
     }
 
+    /// The layout that is asked of the allocator. It is not aligned itself: the standard allocator only obtains zeroed memory
+    /// without touching it for alignments that every allocation has.
     fn layout(bytes: usize) -> Option<Layout> {
-        Layout::from_size_align(bytes, Self::ALIGNMENT).ok().filter(|layout| layout.size() > 0)
+        Layout::from_size_align(bytes.checked_add(Self::ALIGNMENT)?, align_of::<u64>()).ok()
     }
 
     /// The first byte, valid for reads and writes of the whole length until the backing is dropped, or `None` if the host has
     /// no memory left.
     pub(crate) fn start(&mut self) -> Option<NonNull<u8>> {
-        if self.start.is_none() {
+        if self.memory.is_none() {
             let layout = Self::layout(self.bytes)?;
             // SAFETY: the layout has a size above zero.
-            self.start = NonNull::new(unsafe { alloc_zeroed(layout) });
+            let allocation = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+            let offset = allocation.as_ptr().align_offset(Self::ALIGNMENT).min(Self::ALIGNMENT);
+            // SAFETY: the allocation is longer than the backing by the alignment, which is the most that the offset can be.
+            let start = unsafe { allocation.add(offset) };
+            self.memory = Some(Memory { allocation, start });
         }
-        self.start
+        self.memory.as_ref().map(|memory| memory.start)
     }
 
     /// The bytes `from..to`, or `None` if they are outside or the host has no memory left.
@@ -52,9 +65,9 @@ impl Backing {
 
 impl Drop for Backing {
     fn drop(&mut self) {
-        if let (Some(start), Some(layout)) = (self.start, Self::layout(self.bytes)) {
-            // SAFETY: `start` came from `alloc_zeroed` with this same layout.
-            unsafe { dealloc(start.as_ptr(), layout) };
+        if let (Some(memory), Some(layout)) = (&self.memory, Self::layout(self.bytes)) {
+            // SAFETY: the allocation came from `alloc_zeroed` with this same layout.
+            unsafe { dealloc(memory.allocation.as_ptr(), layout) };
         }
     }
 }

@@ -57,11 +57,13 @@ impl Clock {
 pub(crate) struct Lanes {
     counts: Vec<u32>,
     given_back: Vec<Lane>,
+    /// Where new lanes begin to count.
+    first_count: u32,
 }
 
 impl Lanes {
     pub(crate) fn new() -> Self {
-        Self { counts: vec![0], given_back: Vec::new() }
+        Self { counts: vec![0], given_back: Vec::new(), first_count: 0 }
     }
 
     /// A lane for a new owner. `host` is what the host knows to be over.
@@ -70,9 +72,26 @@ impl Lanes {
         match over {
             Some(place) => self.given_back.swap_remove(place),
             None => {
-                self.counts.push(0);
+                self.counts.push(self.first_count);
                 Lane(self.counts.len() as u32 - 1)
             }
+        }
+    }
+
+    /// How many lanes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.counts.len()
+    }
+
+    /// Strikes off the last lanes that have no owner, as far as `host` knows them to be over.
+    pub(crate) fn trim(&mut self, host: &Clock) {
+        while let Some(last) = self.counts.len().checked_sub(1).map(|last| Lane(last as u32)) {
+            let free = self.given_back.iter().position(|&lane| lane == last);
+            let Some(place) = free.filter(|_| host.get(last) >= self.counts[last.index()]) else { return };
+            self.given_back.swap_remove(place);
+            // A lane of the same number may be made again while a clock still remembers this one.
+            self.first_count = self.first_count.max(self.counts[last.index()]);
+            self.counts.pop();
         }
     }
 
@@ -119,5 +138,21 @@ mod tests {
         assert_eq!(lanes.take(&host), lane);
         assert_ne!(lanes.take(&host), lane);
         assert_eq!(lanes.tick(lane), 2);
+    }
+
+    #[test]
+    fn lanes_without_an_owner_are_struck_off_and_never_count_from_zero_again() {
+        let mut lanes = Lanes::new();
+        let mut host = Clock::default();
+        let (kept, gone) = (lanes.take(&host), lanes.take(&host));
+        host.set(gone, lanes.tick(gone));
+        lanes.trim(&host);
+        assert_eq!(lanes.len(), 3);
+        lanes.give_back(gone);
+        lanes.trim(&host);
+        assert_eq!(lanes.len(), 2);
+        let again = lanes.take(&Clock::default());
+        assert_eq!((again, lanes.tick(again)), (gone, 2));
+        assert_ne!(again, kept);
     }
 }

@@ -2,20 +2,21 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use graphgrove_device::{Call, Deferred, DeviceError, DeviceId, Problem, Result};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 
 use crate::access::Log;
 use crate::clock::{Clock, Lanes};
 use crate::counters::{CallCounts, Counters};
 use crate::fault::{Failure, Fault, FaultPlan};
 use crate::finding::{Finding, Findings};
+use crate::host_call;
 use crate::kernel::SimKernel;
 use crate::random::Random;
+use crate::run::Locked;
 use crate::scope::{KernelFault, KernelScope};
 use crate::space::{Kind, Space};
 use crate::state::State;
@@ -69,10 +70,11 @@ impl SimBuilder {
         self
     }
 
-    /// What the device maps at once, in bytes, at least 512. The default is 2 MiB, as on CUDA; tests of a pool may want less.
+    /// What the device maps at once, in bytes: a multiple of 512, up to which the number is rounded, and 1 TiB at most. The
+    /// default is 2 MiB, as on CUDA; tests of a pool may want less.
     #[must_use]
     pub fn granularity(mut self, bytes: u64) -> Self {
-        self.granularity = bytes.max(Space::ALIGNMENT).next_multiple_of(Space::ALIGNMENT);
+        self.granularity = bytes.clamp(Space::ALIGNMENT, 1 << 40).next_multiple_of(Space::ALIGNMENT);
         self
     }
 
@@ -92,7 +94,8 @@ impl SimBuilder {
     }
 
     /// Whether work that reaches a stream is dropped instead of run, so that what is left is the host's cost. Captures,
-    /// blocking reads and writes work as ever; nothing that a kernel would have computed is there.
+    /// blocking reads and writes, and stream-ordered allocation work as ever. Kernels, copies, host functions and annotations
+    /// are dropped, so nothing that they would have computed is there.
     #[must_use]
     pub fn null_launch(mut self, on: bool) -> Self {
         self.null_launch = on;
@@ -114,6 +117,8 @@ impl SimBuilder {
             active: Vec::new(),
             favourite: None,
             queued: 0,
+            next_ticket: 0,
+            calling: 0,
             null_launch: self.null_launch,
             events: Default::default(),
             captures: Default::default(),
@@ -130,6 +135,7 @@ impl SimBuilder {
                 id: DeviceId::new(NEXT.fetch_add(1, Ordering::Relaxed)),
                 config: self,
                 state: Mutex::new(state),
+                called: Condvar::new(),
                 counters: Counters::new(),
                 special: AtomicBool::new(false),
                 deferred: Deferred::new(),
@@ -149,13 +155,15 @@ pub struct SimDevice {
 pub(crate) struct Shared {
     pub(crate) id: DeviceId,
     pub(crate) config: SimBuilder,
-    state: Mutex<State>,
+    pub(crate) state: Mutex<State>,
+    /// Told when a host function that work called has returned.
+    pub(crate) called: Condvar,
     counters: Counters,
     /// Whether a call has to look further before it goes on: a fault is planned, or the device is poisoned.
-    special: AtomicBool,
+    pub(crate) special: AtomicBool,
     pub(crate) deferred: Deferred,
     /// Destructions that came from inside of running work, under the lock; whoever holds it runs them when it lets go.
-    late: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
+    pub(crate) late: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
 }
 
 impl fmt::Debug for Shared {
@@ -168,12 +176,12 @@ thread_local! {
     static IN_KERNEL: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread is inside of a kernel or of a host function that a stream called.
+/// Whether the calling thread is inside of a kernel, and so holds the device's lock.
 pub(crate) fn is_in_kernel() -> bool {
     IN_KERNEL.get()
 }
 
-/// Runs device code. Calls that it makes to the device are refused: it runs under the device's lock.
+/// Runs a kernel. Calls that it makes to the device are refused.
 pub(crate) fn in_kernel<R>(body: impl FnOnce() -> R) -> R {
     let before = IN_KERNEL.replace(true);
     let result = body();
@@ -181,56 +189,18 @@ pub(crate) fn in_kernel<R>(body: impl FnOnce() -> R) -> R {
     result
 }
 
-/// The state, locked. What has finished meanwhile is dropped after the lock is.
-pub(crate) struct Locked<'a> {
-    shared: &'a Shared,
-    state: Option<MutexGuard<'a, State>>,
-}
-
-impl Deref for Locked<'_> {
-    type Target = State;
-
-    fn deref(&self) -> &State {
-        // The guard is only taken out by the drop.
-        self.state
-            .as_deref()
-            .unwrap_or_else(|| unreachable!("the state is locked until the guard is dropped"))
-    }
-}
-
-impl DerefMut for Locked<'_> {
-    fn deref_mut(&mut self) -> &mut State {
-        self.state
-            .as_deref_mut()
-            .unwrap_or_else(|| unreachable!("the state is locked until the guard is dropped"))
-    }
-}
-
-impl Drop for Locked<'_> {
-    fn drop(&mut self) {
-        let Some(mut state) = self.state.take() else { return };
-        if state.fault.is_some() || !state.faults.is_empty() {
-            self.shared.special.store(true, Ordering::Relaxed);
-        }
-        let garbage = std::mem::take(&mut state.garbage);
-        drop(state);
-        drop(garbage);
-        let late = std::mem::take(&mut *self.shared.late.lock());
-        for destruction in late {
-            self.shared.deferred.run(destruction);
-        }
-    }
-}
-
 impl Shared {
     pub(crate) fn count(&self, call: Call) {
         self.counters.add(call);
     }
 
-    /// Locks the state, for what is not a call. From inside of running work this would never return; such calls are
-    /// refused by [`enter`](Shared::enter) before they get here.
+    /// Locks the state, for what is not a call.
+    ///
+    /// A kernel runs under the lock, and asking for it again would never return: that is a panic, which makes the kernel a
+    /// fault. Calls are refused before they get here.
     pub(crate) fn lock(&self) -> Locked<'_> {
-        Locked { shared: self, state: Some(self.state.lock()) }
+        assert!(!is_in_kernel(), "the device was asked from inside of a kernel");
+        Locked::new(self)
     }
 
     /// Counts a call that needs no lock, and says whether it has to go the long way through [`enter`](Shared::enter).
@@ -241,7 +211,7 @@ impl Shared {
     /// The begin of every call: counts it, meets planned faults, refuses it on a poisoned device, and locks the state.
     pub(crate) fn enter(&self, call: Call) -> Result<Locked<'_>> {
         self.count(call);
-        if is_in_kernel() {
+        if is_in_kernel() || host_call::is_running() {
             return Err(DeviceError::invalid(call, Problem::FromDeviceCode));
         }
         let mut state = self.lock();
@@ -249,6 +219,15 @@ impl Shared {
             self.meet_faults(&mut state, call)?;
         }
         Ok(state)
+    }
+
+    /// As [`enter`](Shared::enter) for a call that a poisoned device answers as ever: a guard has to be able to put the thread's mode
+    /// back.
+    pub(crate) fn enter_anyway(&self, call: Call) -> Result<()> {
+        match self.enter(call) {
+            Err(DeviceError::Fault { .. }) | Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     fn meet_faults(&self, state: &mut State, call: Call) -> Result<()> {
@@ -280,6 +259,7 @@ impl Shared {
             body(&mut shared.lock());
         };
         if is_in_kernel() {
+            // Whoever holds the lock runs it when it lets go.
             self.late.lock().push(Box::new(destruction));
         } else {
             self.deferred.run(destruction);
@@ -346,18 +326,19 @@ impl SimDevice {
 
     /// Runs everything that is enqueued, and takes what the checker has found out of the device.
     ///
-    /// Tests end with it: `device.verdict().unwrap()` fails with every finding in words.
+    /// Tests end with it: `device.verdict().unwrap()` fails with every finding in words, and if the device is poisoned.
     ///
     /// # Errors
-    /// [`Findings`], if there are any.
+    /// [`Findings`], if there are any or the device is poisoned. The poison stays.
     pub fn verdict(&self) -> Result<(), Findings> {
         let mut state = self.shared.lock();
         state.finish_all();
         let log = std::mem::take(&mut state.log);
-        if log.findings.is_empty() {
+        let fault = state.fault.clone();
+        if log.findings.is_empty() && fault.is_none() {
             return Ok(());
         }
-        Err(Findings { findings: log.findings, more: log.more })
+        Err(Findings { findings: log.findings, more: log.more, fault })
     }
 
     /// A number that depends on everything that has run so far and on the order in which it ran. Two devices with the

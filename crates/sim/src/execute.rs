@@ -3,12 +3,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use graphgrove_device::{Annotation, DevicePtr, NodeId, StreamId};
+use graphgrove_device::{Annotation, DevicePtr, GatherRow, NodeId, StreamId};
 
 use crate::access::{Accessor, Direction};
 use crate::clock::{Clock, Lane};
-use crate::finding::Finding;
+use crate::finding::{Finding, Site, Target};
 use crate::host::HostRef;
+use crate::host_call::RunningCall;
 use crate::op::Op;
 use crate::scope::{KernelFault, KernelScope};
 use crate::shadow::{Clash, Content, Mark};
@@ -16,7 +17,7 @@ use crate::space::Kind;
 use crate::state::State;
 
 impl State {
-    /// Runs one piece of work. A fault poisons the device.
+    /// Runs one piece of work. A fault poisons the device. A host function is not called but returned.
     pub(crate) fn execute(
         &mut self,
         op: &Op,
@@ -25,7 +26,7 @@ impl State {
         count: u32,
         stream: StreamId,
         node: Option<NodeId>,
-    ) {
+    ) -> Option<RunningCall> {
         let mut accessor = Accessor {
             space: &mut self.space,
             log: &mut self.log,
@@ -50,18 +51,17 @@ impl State {
                 }
             }
             Op::HostCall(call) => {
-                let outcome = crate::device::in_kernel(|| catch_unwind(AssertUnwindSafe(|| (call.lock())())));
-                outcome.map_err(|_| KernelFault::new("a host function panicked"))
+                let (clock, mark) = (clock.clone(), accessor.mark());
+                return Some(RunningCall { call: Arc::clone(call), stream, clock, mark });
             }
-            Op::Copy { to, from, bytes } => accessor.copy(*to, *from, *bytes),
+            Op::Copy { to, from, bytes } => {
+                accessor.check_apart(*to, *bytes, [(*from, *bytes)].into_iter());
+                accessor.copy(*to, *from, *bytes)
+            }
             Op::Fill { to, value, bytes } => accessor.fill(*to, *value, *bytes),
             Op::Upload { to, from, offset, bytes } => accessor.upload(*to, from, *offset, *bytes),
             Op::Download { to, offset, from, bytes } => accessor.download(to, *offset, *from, *bytes),
-            Op::Gather { rows, sources } => rows
-                .iter()
-                .zip(sources)
-                .filter(|(row, _)| row.bytes > 0)
-                .try_for_each(|(row, &from)| accessor.copy(row.to, from, row.bytes)),
+            Op::Gather { rows, sources } => accessor.gather(rows, sources),
             Op::Annotate(Annotation::Acquired { at, bytes, label }) => {
                 accessor.set_content(*at, *bytes, Some(label));
                 Ok(())
@@ -70,7 +70,7 @@ impl State {
                 accessor.set_content(*at, *bytes, None);
                 Ok(())
             }
-            Op::Allocate { address, bytes } => {
+            Op::Allocate { address, bytes, .. } => {
                 self.make_graph_memory(*address, *bytes);
                 Ok(())
             }
@@ -82,6 +82,7 @@ impl State {
         if let Err(fault) = outcome {
             self.poison(fault.cause().to_owned());
         }
+        None
     }
 
     /// Puts memory behind the addresses of a graph's allocation node.
@@ -94,12 +95,13 @@ impl State {
     }
 
     /// Frees what was allocated in stream order, by a graph or outside of one.
-    fn free_in_order(&mut self, address: DevicePtr) {
+    pub(crate) fn free_in_order(&mut self, address: DevicePtr) {
         let base = address.get();
         match self.space.get_mut(base).map(|allocation| (allocation.kind, allocation.bytes)) {
             Some((Kind::StreamOrdered, bytes)) => {
-                self.space.remove(base);
+                self.space.remove(base, Arc::new(Site::host("free on stream")), self.next_ticket);
                 self.space.discharge(bytes);
+                self.ordered.remove(&address);
             }
             Some((Kind::Graph, bytes)) => {
                 if let Some(shadow) =
@@ -174,6 +176,30 @@ impl Accessor<'_> {
         // SAFETY: as in `store`.
         unsafe { source.as_ptr().copy_to_nonoverlapping(data.as_mut_ptr(), data.len()) };
         Ok(())
+    }
+
+    /// Copies each row, after a look at whether one destroys what another needs.
+    fn gather(&mut self, rows: &[GatherRow], sources: &[DevicePtr]) -> Result<(), KernelFault> {
+        let pairs = || rows.iter().zip(sources).filter(|(row, _)| row.bytes > 0);
+        for (place, (row, _)) in pairs().enumerate() {
+            let others = pairs()
+                .enumerate()
+                .filter(|(other, _)| *other != place)
+                .map(|(_, (other, _))| (other.to, other.bytes));
+            let reads = pairs().map(|(other, &from)| (from, other.bytes));
+            self.check_apart(row.to, row.bytes, others.chain(reads));
+        }
+        pairs().try_for_each(|(row, &from)| self.copy(row.to, from, row.bytes))
+    }
+
+    /// Reports a destination that overlaps another range of the same work.
+    fn check_apart(&mut self, to: DevicePtr, bytes: u64, mut others: impl Iterator<Item = (DevicePtr, u64)>) {
+        let overlaps =
+            |(at, length): (DevicePtr, u64)| to.get() < at.get() + length && at.get() < to.get() + bytes;
+        if others.any(overlaps) {
+            let target = Target { address: to, bytes, allocation: None, label: None };
+            self.log.add(Finding::Overlap { access: self.site(None), target });
+        }
     }
 
     fn mark(&self) -> Mark {

@@ -6,7 +6,8 @@ use graphgrove_device::{Call, DeviceError};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The call returns [`DeviceError::OutOfMemory`] and does nothing.
+    /// The call returns [`DeviceError::OutOfMemory`] and does nothing. The error does not say how many bytes were asked: it says
+    /// zero.
     OutOfMemory,
     /// The call returns [`DeviceError::Driver`] with this number and does nothing.
     Driver(i32),
@@ -42,7 +43,8 @@ impl Fault {
         Self { call: Some(call), left: nth, failure }
     }
 
-    /// The `nth` call of any kind from now on fails, counted from 1. Destructions do not count: they cannot fail.
+    /// The `nth` call of any kind from now on fails, counted from 1. Destructions and aborted captures do not count: they cannot
+    /// fail.
     #[must_use]
     pub const fn at_any(nth: u64, failure: Failure) -> Self {
         Self { call: None, left: nth, failure }
@@ -68,6 +70,9 @@ impl FaultPlan {
 
     /// Counts a call, and says what goes wrong with it.
     pub(crate) fn meet(&mut self, call: Call) -> Option<Failure> {
+        if call == Call::AbortCapture {
+            return None;
+        }
         let mut due = None;
         self.0.retain_mut(|fault| {
             if fault.call.is_some_and(|planned| planned != call) {

@@ -74,6 +74,16 @@ pub enum Finding {
         access: Site,
         /// What it aimed at.
         target: Target,
+        /// Who freed it.
+        freed: Site,
+    },
+    /// A copy whose source and destination overlap, or a gather whose destination overlaps another row: the result depends
+    /// on how the bytes happen to be moved.
+    Overlap {
+        /// The copy or gather.
+        access: Site,
+        /// The destination.
+        target: Target,
     },
     /// Memory was accessed that its owner had given back ([`Annotation::Released`](graphgrove_device::Annotation::Released)).
     UseAfterRelease {
@@ -148,7 +158,12 @@ impl Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UseAfterFree { access, target } => write!(f, "use after free: {access} accessed {target}"),
+            Self::UseAfterFree { access, target, freed } => {
+                write!(f, "use after free: {access} accessed {target}, freed by {freed}")
+            }
+            Self::Overlap { access, target } => {
+                write!(f, "overlap: {access} wrote {target}, which it also reads or writes elsewhere")
+            }
             Self::UseAfterRelease { access, target, released } => {
                 write!(f, "use after release: {access} accessed {target}, given back by {released}")
             }
@@ -178,6 +193,8 @@ pub struct Findings {
     pub findings: Vec<Finding>,
     /// Findings beyond the number that is kept.
     pub more: usize,
+    /// What poisoned the device, if anything did. Work that was enqueued behind it never ran.
+    pub fault: Option<String>,
 }
 
 impl fmt::Display for Findings {
@@ -186,7 +203,10 @@ impl fmt::Display for Findings {
         for finding in &self.findings {
             write!(f, "\n  {finding}")?;
         }
-        Ok(())
+        match &self.fault {
+            Some(cause) => write!(f, "\n  the device is poisoned: {cause}"),
+            None => Ok(()),
+        }
     }
 }
 

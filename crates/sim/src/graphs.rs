@@ -9,9 +9,10 @@ use graphgrove_device::{
 
 use crate::capture::SimGraph;
 use crate::clock::Lane;
-use crate::device::{Locked, Shared, SimDevice};
+use crate::device::{Shared, SimDevice};
 use crate::op::Op;
 use crate::program::Program;
+use crate::run::Locked;
 use crate::state::{Item, Launch, Recording};
 use crate::stream::{NULL, SimStream};
 
@@ -83,7 +84,8 @@ impl Graphs for SimDevice {
             return Err(DeviceError::Unsupported { call: CALL });
         }
         let config = &self.shared.config;
-        let bytes = config.exec_bytes + config.node_bytes * graph.program.nodes.len() as u64;
+        let nodes = graph.program.nodes.len() as u64;
+        let bytes = config.exec_bytes.saturating_add(config.node_bytes.saturating_mul(nodes));
         state.charge(CALL, bytes)?;
         let lanes = (0..graph.program.chain_count).map(|_| state.take_lane()).collect();
         graph.execs.fetch_add(1, Ordering::Relaxed);
@@ -129,7 +131,8 @@ impl Graphs for SimDevice {
 
     fn launch_exec(&self, exec: &mut SimExec, stream: &SimStream) -> Result<()> {
         const CALL: Call = Call::LaunchExec;
-        if self.shared.config.null_launch && !self.shared.is_special() {
+        let keeps_memory = !exec.program.kept_allocations.is_empty();
+        if self.shared.config.null_launch && !keeps_memory && !self.shared.is_special() {
             self.shared.count(CALL);
             self.check_exec(CALL, exec)?;
             return self.shared.check_owner(CALL, stream.device());

@@ -8,8 +8,9 @@ use parking_lot::Mutex;
 
 use crate::backing::Backing;
 use crate::clock::Clock;
-use crate::device::Shared;
+use crate::device::{Shared, is_in_kernel};
 use crate::finding::Finding;
+use crate::host_call;
 use crate::shadow::{Clash, Content, Mark, Shadow};
 
 /// The memory and what the checker knows about it.
@@ -101,10 +102,13 @@ pub struct SimHostBuffer {
 }
 
 impl SimHostBuffer {
-    pub(crate) fn new(device: &Arc<Shared>, bytes: usize) -> Self {
+    /// `None` if the host has not that much memory.
+    pub(crate) fn new(device: &Arc<Shared>, bytes: usize) -> Option<Self> {
         let owner = Arc::new(Owner { device: Arc::downgrade(device) });
+        let mut backing = Backing::new(bytes);
+        backing.start()?;
         let memory = Memory {
-            backing: Backing::new(bytes),
+            backing,
             shadow: device.config.checker.then(|| Shadow::new(bytes as u64, Content::Defined)),
         };
         let inner = HostRef {
@@ -113,7 +117,7 @@ impl SimHostBuffer {
             alive: Arc::downgrade(&owner),
             _owner: Some(owner),
         };
-        Self { device: Arc::clone(device), inner }
+        Some(Self { device: Arc::clone(device), inner })
     }
 
     /// A handle to the same memory that does not keep it alive.
@@ -137,9 +141,17 @@ impl SimHostBuffer {
         bytes: usize,
         body: impl FnOnce(&Clock, &Mark) -> Vec<Clash>,
     ) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
         self.inner.check_range(call, offset, bytes)?;
+        if is_in_kernel() {
+            return Err(DeviceError::invalid(call, Problem::FromDeviceCode));
+        }
         let mut state = self.device.lock();
-        let (clock, mark) = state.host_access(call.name());
+        // A host function that a stream called acts at its own place in the stream.
+        let (clock, mark) =
+            host_call::place(self.device.id).unwrap_or_else(|| state.host_access(call.name()));
         for clash in body(&clock, &mark) {
             if let Clash::Race { with, .. } = clash {
                 let finding = Finding::host_race(&with, &mark.site, bytes);

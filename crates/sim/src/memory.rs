@@ -9,9 +9,12 @@ use graphgrove_device::{
 
 use crate::access::Accessor;
 use crate::clock::Lane;
-use crate::device::{Shared, SimDevice};
+use crate::device::{Shared, SimDevice, is_in_kernel};
+use crate::finding::Site;
+use crate::graph_memory::GraphMemory;
 use crate::host::SimHostBuffer;
 use crate::op::Op;
+use crate::run::Locked;
 use crate::scope::KernelFault;
 use crate::shadow::Content;
 use crate::space::Kind;
@@ -46,7 +49,7 @@ impl Drop for SimSegment {
         if self.owned {
             let (base, bytes) = (self.base.get(), self.bytes);
             self.device.destroy(Call::Free, move |state| {
-                state.space.remove(base);
+                state.remove_allocation(base, Call::Free.name());
                 state.space.discharge(bytes);
             });
         }
@@ -84,7 +87,7 @@ impl Drop for SimReservation {
     fn drop(&mut self) {
         let (base, mapped) = (self.base.get(), self.mapped);
         self.device.destroy(Call::Unreserve, move |state| {
-            state.space.remove(base);
+            state.remove_allocation(base, Call::Unreserve.name());
             state.space.discharge(mapped);
         });
     }
@@ -104,8 +107,8 @@ impl State {
             return Err(DeviceError::invalid(call, Problem::ZeroBytes));
         }
         self.charge(call, bytes)?;
-        match self.space.place(bytes, kind) {
-            Some(base) => Ok(DevicePtr::new(base)),
+        match self.place(bytes, kind, 1) {
+            Some(base) => Ok(base),
             None => {
                 self.space.discharge(bytes);
                 let (free, total) = (self.space.free(), self.space.total());
@@ -114,8 +117,40 @@ impl State {
         }
     }
 
-    /// Checks that a range is live device memory, as of everything that the host has enqueued.
-    pub(crate) fn check_range(&mut self, call: Call, address: DevicePtr, bytes: u64) -> Result<()> {
+    /// Gives addresses out, which are new whatever was there before.
+    fn place(&mut self, bytes: u64, kind: Kind, alignment: u64) -> Option<DevicePtr> {
+        let oldest = self.oldest_ticket();
+        let base = self.space.place(bytes, kind, alignment, oldest).map(DevicePtr::new)?;
+        self.ordered.remove(&base);
+        Some(base)
+    }
+
+    /// Takes the addresses of a graph's memory back, unless a launch has left it allocated: then it is memory like any other that
+    /// is freed in stream order.
+    fn release_graph_addresses(&mut self, base: u64) {
+        let address = DevicePtr::new(base);
+        if self.ordered.get(&address) == Some(&true) {
+            if let Some(allocation) = self.space.get_mut(base) {
+                allocation.kind = Kind::StreamOrdered;
+                let bytes = allocation.bytes;
+                self.space.charge_anyway(bytes);
+            }
+            return;
+        }
+        self.ordered.remove(&address);
+        let site = Arc::new(Site::host(Call::DestroyGraph.name()));
+        self.space.remove(base, site, self.next_ticket);
+    }
+
+    /// Checks that a range is live device memory, as of everything that the host has enqueued. `stream` is where work is to use it:
+    /// work in a capture may use what the capture allocates.
+    pub(crate) fn check_range(
+        &mut self,
+        call: Call,
+        stream: Option<StreamId>,
+        address: DevicePtr,
+        bytes: u64,
+    ) -> Result<()> {
         if bytes == 0 {
             return Err(DeviceError::invalid(call, Problem::ZeroBytes));
         }
@@ -127,11 +162,15 @@ impl State {
             .find(address, bytes)
             .ok()
             .filter(|(allocation, offset)| allocation.is_backed(*offset, bytes));
-        let base = found.map(|(allocation, _)| DevicePtr::new(allocation.base));
-        match base {
-            Some(base) if self.ordered.get(&base) != Some(&false) => Ok(()),
-            _ => Err(DeviceError::invalid(call, Problem::NotAllocated { address, bytes })),
-        }
+        let found = found.map(|(allocation, _)| (DevicePtr::new(allocation.base), allocation.kind));
+        let in_capture = stream.is_some_and(|stream| self.capture_of(stream).is_some());
+        let live = found.is_some_and(|(base, kind)| match kind {
+            Kind::Segment | Kind::Reservation => true,
+            Kind::StreamOrdered => self.ordered.get(&base) == Some(&true),
+            Kind::Graph => in_capture || self.ordered.get(&base) == Some(&true),
+        });
+        let problem = Problem::NotAllocated { address, bytes };
+        if live { Ok(()) } else { Err(DeviceError::invalid(call, problem)) }
     }
 
     /// Checks that an address can be freed in stream order now.
@@ -148,7 +187,9 @@ impl State {
         let problem = Problem::NotAllocated { address, bytes: 0 };
         if freeable { Ok(()) } else { Err(DeviceError::invalid(Call::FreeAsync, problem)) }
     }
+}
 
+impl Locked<'_> {
     /// Runs a blocking access of the host: behind the null stream, at once.
     fn host_transfer(
         &mut self,
@@ -162,9 +203,10 @@ impl State {
             return Err(DeviceError::Fault { cause: cause.clone() });
         }
         let (clock, mark) = self.host_access(call.name());
+        let state = &mut **self;
         let mut accessor = Accessor {
-            space: &mut self.space,
-            log: &mut self.log,
+            space: &mut state.space,
+            log: &mut state.log,
             clock: &clock,
             lane: Lane::HOST,
             count: mark.count,
@@ -173,6 +215,19 @@ impl State {
             node: None,
         };
         body(&mut accessor).map_err(|fault| DeviceError::Fault { cause: fault.cause().to_owned() })
+    }
+}
+
+impl Shared {
+    /// Takes the addresses of a graph's memory back when no capture is open. Nobody called for it, so it is not counted.
+    pub(crate) fn release_addresses(self: &Arc<Self>, base: u64) {
+        let shared = Arc::clone(self);
+        let release = move || shared.lock().release_graph_addresses(base);
+        if is_in_kernel() {
+            self.late.lock().push(Box::new(release));
+        } else {
+            self.deferred.run(release);
+        }
     }
 }
 
@@ -211,7 +266,7 @@ impl Memory for SimDevice {
 
     fn adopt_segment(&self, base: DevicePtr, bytes: u64) -> Result<SimSegment> {
         let mut state = self.shared.enter(Call::AdoptSegment)?;
-        state.check_range(Call::AdoptSegment, base, bytes)?;
+        state.check_range(Call::AdoptSegment, None, base, bytes)?;
         drop(state);
         Ok(SimSegment { device: Arc::clone(&self.shared), base, bytes, owned: false })
     }
@@ -230,9 +285,9 @@ impl Memory for SimDevice {
         let exhausted = DeviceError::OutOfMemory { call: CALL, bytes, free, total };
         let bytes =
             bytes.checked_next_multiple_of(self.shared.config.granularity).ok_or(exhausted.clone())?;
-        let base = state.space.place(bytes, Kind::Reservation).ok_or(exhausted)?;
+        let base = state.place(bytes, Kind::Reservation, self.shared.config.granularity).ok_or(exhausted)?;
         drop(state);
-        Ok(SimReservation { device: Arc::clone(&self.shared), base: DevicePtr::new(base), bytes, mapped: 0 })
+        Ok(SimReservation { device: Arc::clone(&self.shared), base, bytes, mapped: 0 })
     }
 
     fn map(&self, range: &mut SimReservation, offset: u64, bytes: u64) -> Result<()> {
@@ -263,6 +318,7 @@ impl Memory for SimDevice {
     fn unmap(&self, range: &mut SimReservation, offset: u64, bytes: u64) -> Result<()> {
         let mut state = self.shared.enter(Call::Unmap)?;
         self.check_piece(range, Call::Unmap, offset, bytes)?;
+        let host_clock = state.host_clock.clone();
         let Some(allocation) = state.space.get_mut(range.base.get()) else {
             return Err(DeviceError::invalid(Call::Unmap, Problem::UnknownHandle));
         };
@@ -275,9 +331,12 @@ impl Memory for SimDevice {
         for piece in pieces {
             allocation.mapped.remove(&piece);
         }
+        let site = Arc::new(Site::host(Call::Unmap.name()));
+        let finding = allocation.in_use(offset, end, &host_clock, &site);
         if let Some(shadow) = &mut allocation.shadow {
             shadow.reset(offset, end, Content::Unmapped);
         }
+        finding.into_iter().for_each(|finding| state.log.add(finding));
         state.space.discharge(bytes);
         range.mapped -= bytes;
         Ok(())
@@ -289,6 +348,10 @@ impl Memory for SimDevice {
         let id = self.check_stream(&state, CALL, stream)?;
         if state.capturing(CALL, id)?.is_none() {
             state.refuse_unsafe(CALL)?;
+            if bytes > state.space.free() {
+                // What has been freed in stream order comes back before the device runs out.
+                state.finish_all();
+            }
             let address = state.allocate(CALL, bytes, Kind::StreamOrdered)?;
             state.ordered.insert(address, true);
             return Ok(address);
@@ -299,8 +362,9 @@ impl Memory for SimDevice {
         let (free, total) = (state.space.free(), state.space.total());
         let exhausted = DeviceError::OutOfMemory { call: CALL, bytes, free, total };
         // The driver reserves addresses when the node is made and backs them when the graph is made ready.
-        let address = state.space.place(bytes, Kind::Graph).map(DevicePtr::new).ok_or(exhausted)?;
-        state.add_node(id, Op::Allocate { address, bytes });
+        let address = state.place(bytes, Kind::Graph, 1).ok_or(exhausted)?;
+        let _memory = Arc::new(GraphMemory { device: Arc::downgrade(&self.shared), base: address.get() });
+        state.add_node(id, Op::Allocate { address, bytes, _memory });
         Ok(address)
     }
 
@@ -331,19 +395,22 @@ impl Memory for SimDevice {
         if bytes == 0 {
             return Err(DeviceError::invalid(Call::AllocateHost, Problem::ZeroBytes));
         }
+        let (free, total) = (0, bytes as u64);
         drop(state);
-        Ok(SimHostBuffer::new(&self.shared, bytes))
+        let exhausted =
+            DeviceError::OutOfMemory { call: Call::AllocateHost, bytes: bytes as u64, free, total };
+        SimHostBuffer::new(&self.shared, bytes).ok_or(exhausted)
     }
 
     fn write(&self, to: DevicePtr, data: &[u8]) -> Result<()> {
         let mut state = self.shared.enter(Call::Write)?;
-        state.check_range(Call::Write, to, data.len() as u64)?;
+        state.check_range(Call::Write, None, to, data.len() as u64)?;
         state.host_transfer(Call::Write, |accessor| accessor.store(to, data))
     }
 
     fn read(&self, from: DevicePtr, data: &mut [u8]) -> Result<()> {
         let mut state = self.shared.enter(Call::Read)?;
-        state.check_range(Call::Read, from, data.len() as u64)?;
+        state.check_range(Call::Read, None, from, data.len() as u64)?;
         state.host_transfer(Call::Read, |accessor| accessor.load(from, data))
     }
 }

@@ -4,13 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use graphgrove_device::{Annotation, Args, DevicePtr, GatherRow, KernelHandle, LaunchDims, NodeKind};
-use parking_lot::Mutex;
 
+use crate::graph_memory::GraphMemory;
 use crate::host::HostRef;
+use crate::host_call::HostCall;
 use crate::kernel::SimKernel;
-
-/// A host function that a stream calls, shared between the launches of a graph.
-pub(crate) type HostCall = Arc<Mutex<Box<dyn FnMut() + Send>>>;
 
 /// One piece of work.
 #[derive(Clone)]
@@ -27,7 +25,7 @@ pub(crate) enum Op {
     Gather { rows: Arc<[GatherRow]>, sources: Vec<DevicePtr> },
     HostCall(HostCall),
     Annotate(Annotation),
-    Allocate { address: DevicePtr, bytes: u64 },
+    Allocate { address: DevicePtr, bytes: u64, _memory: Arc<GraphMemory> },
     Free { address: DevicePtr },
 }
 

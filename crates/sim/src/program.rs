@@ -154,6 +154,7 @@ mod tests {
     use graphgrove_device::NodeKinds;
 
     use super::*;
+    use crate::graph_memory::GraphMemory;
 
     fn fill(id: u32, after: &[u32]) -> Node {
         let op = Op::Fill { to: DevicePtr::new(1), value: 0, bytes: 1 };
@@ -204,7 +205,8 @@ mod tests {
             after: Places::from_slice(after),
             id: Some(NodeId::new(id)),
         };
-        let allocate = node(Op::Allocate { address: at, bytes: 8 }, 1, &[0]);
+        let memory = Arc::new(GraphMemory { device: std::sync::Weak::new(), base: at.get() });
+        let allocate = node(Op::Allocate { address: at, bytes: 8, _memory: memory }, 1, &[0]);
         let kept = Program::new(vec![fill(0, &[]), allocate.clone()]);
         assert_eq!(kept.kept_allocations, [at]);
         assert_eq!(kept.audit().memory_nodes[0].after, "fill");

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use graphgrove_device::StreamId;
 
 use crate::clock::Clock;
+use crate::host_call::RunningCall;
 use crate::random::mix;
-use crate::state::{Garbage, Item, Launch, Queued, Recording, State, StreamState};
+use crate::scope::KernelFault;
+use crate::state::{Garbage, Item, Launch, State, StreamState};
 
 /// A graph that a stream is in the middle of.
 #[derive(Debug)]
@@ -39,67 +41,59 @@ impl GraphRun {
     }
 }
 
-/// Work that is waiting past this many pieces is run down when more is enqueued, so that a program which never waits
-/// does not fill the host's memory.
-const BACKLOG: usize = 4096;
+/// What one step came to.
+pub(crate) enum Step {
+    /// There was nothing that could run.
+    Nothing,
+    /// A piece of work has run.
+    Ran,
+    /// A host function has its turn, and is to be called without the lock.
+    Call(RunningCall),
+}
 
 impl State {
-    /// Runs work until the stream has nothing left to do.
-    pub(crate) fn finish_stream(&mut self, stream: StreamId) {
-        while self.streams.get(&stream).is_some_and(|state| !state.is_idle()) && self.step() {}
-        if let Some(state) = self.streams.get(&stream) {
-            self.host_clock.join(&state.clock);
-        }
-    }
-
-    /// Runs work until the recording is reached.
-    pub(crate) fn finish_recording(&mut self, recording: &Recording) {
-        while recording.reached().is_none() && self.step() {}
-        if let Some(clock) = recording.reached() {
-            self.host_clock.join(clock);
-        }
-    }
-
-    /// Runs all work.
-    pub(crate) fn finish_all(&mut self) {
-        while self.step() {}
-        let streams = self.streams.values();
-        let clock = streams.fold(Clock::default(), |mut all, state| {
-            all.join(&state.clock);
-            all
-        });
-        self.host_clock.join(&clock);
-    }
-
-    /// Lets time pass: runs a few pieces of work, at least one if there is any.
-    pub(crate) fn pass_time(&mut self) {
-        for _ in 0..=self.random.below(4) {
-            self.step();
-        }
-    }
-
-    /// Keeps the backlog within its bound.
-    pub(crate) fn trim_backlog(&mut self) {
-        while self.queued > BACKLOG && self.step() {}
-    }
-
-    /// Runs one piece of work. Returns whether there was any.
-    pub(crate) fn step(&mut self) -> bool {
+    /// Runs one piece of work.
+    pub(crate) fn step(&mut self) -> Step {
         if self.fault.is_some() {
             self.discard_all();
-            return false;
+            return Step::Nothing;
         }
-        let Some(stream) = self.choose() else { return false };
-        let Some(state) = self.streams.get_mut(&stream) else { return false };
-        if state.running.is_some() {
-            self.run_node(stream);
+        let Some(stream) = self.choose() else { return Step::Nothing };
+        let Some(state) = self.streams.get_mut(&stream) else { return Step::Nothing };
+        let call = if state.running.is_some() {
+            self.run_node(stream)
         } else if let Some(queued) = state.queue.pop_front() {
             self.queued -= 1;
             state.clock.join(&queued.host);
-            self.run_item(stream, queued);
+            state.ticket = queued.ticket;
+            self.run_item(stream, queued.item)
+        } else {
+            None
+        };
+        if let Some(call) = call {
+            if let Some(state) = self.streams.get_mut(&stream) {
+                state.calling = true;
+            }
+            self.calling += 1;
+            return Step::Call(call);
         }
         self.settle(stream);
-        true
+        Step::Ran
+    }
+
+    /// Goes on after a host function has returned.
+    pub(crate) fn end_call(&mut self, call: RunningCall, outcome: Result<(), KernelFault>) {
+        let stream = call.stream;
+        self.calling -= 1;
+        if let Some(state) = self.streams.get_mut(&stream) {
+            state.calling = false;
+        }
+        if let Err(fault) = outcome {
+            self.poison(fault.cause().to_owned());
+        }
+        self.garbage.push(Garbage::Call { _call: call });
+        self.end_graph(stream);
+        self.settle(stream);
     }
 
     fn choose(&mut self) -> Option<StreamId> {
@@ -120,6 +114,9 @@ impl State {
 
     fn is_ready(&self, stream: StreamId) -> bool {
         let Some(state) = self.streams.get(&stream) else { return false };
+        if state.calling {
+            return false;
+        }
         if state.running.is_some() {
             return true;
         }
@@ -131,17 +128,18 @@ impl State {
         }
     }
 
-    fn run_item(&mut self, stream: StreamId, queued: Queued) {
-        let Some(state) = self.streams.get_mut(&stream) else { return };
-        match queued.item {
+    fn run_item(&mut self, stream: StreamId, item: Item) -> Option<RunningCall> {
+        let state = self.streams.get_mut(&stream)?;
+        match item {
             Item::Op(op) => {
                 let lane = state.lane;
                 let count = self.lanes.tick(lane);
                 state.clock.set(lane, count);
                 let clock = state.clock.clone();
                 self.digest = mix(self.digest, stream.get());
-                self.execute(&op, &clock, lane, count, stream, None);
+                let call = self.execute(&op, &clock, lane, count, stream, None);
                 self.garbage.push(Garbage::Item { _item: Item::Op(op) });
+                return call;
             }
             Item::Record(recording) => recording.reach(state.clock.clone()),
             Item::Wait(recording) => {
@@ -157,12 +155,11 @@ impl State {
                 self.end_graph(stream);
             }
         }
+        None
     }
 
-    fn run_node(&mut self, stream: StreamId) {
-        let Some(run) = self.streams.get_mut(&stream).and_then(|state| state.running.as_mut()) else {
-            return;
-        };
+    fn run_node(&mut self, stream: StreamId) -> Option<RunningCall> {
+        let run = self.streams.get_mut(&stream)?.running.as_mut()?;
         let pick = self.random.below(run.ready.len());
         let place = run.ready.swap_remove(pick) as usize;
         let program = Arc::clone(&run.launch.program);
@@ -181,8 +178,11 @@ impl State {
         run.end.join(&clock);
         run.left -= 1;
         self.digest = mix(mix(self.digest, stream.get()), place as u64);
-        self.execute(&node.op, &clock, lane, count, stream, node.id);
-        self.end_graph(stream);
+        let call = self.execute(&node.op, &clock, lane, count, stream, node.id);
+        if call.is_none() {
+            self.end_graph(stream);
+        }
+        call
     }
 
     /// Ends the graph that the stream is in the middle of, if all of its nodes have run.

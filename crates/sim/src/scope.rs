@@ -47,6 +47,8 @@ pub struct KernelScope<'a> {
     args: &'a Args,
     accessor: RefCell<Accessor<'a>>,
     misuse: Cell<Option<Misuse>>,
+    /// An argument that was read through a view made to write.
+    unwritten_read: Cell<Option<u32>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -54,11 +56,19 @@ struct Misuse {
     argument: u32,
     index: usize,
     length: usize,
+    address: DevicePtr,
+    bytes: u64,
 }
 
 impl<'a> KernelScope<'a> {
     pub(crate) fn new(dims: LaunchDims, args: &'a Args, accessor: Accessor<'a>) -> Self {
-        Self { dims, args, accessor: RefCell::new(accessor), misuse: Cell::new(None) }
+        Self {
+            dims,
+            args,
+            accessor: RefCell::new(accessor),
+            misuse: Cell::new(None),
+            unwritten_read: Cell::new(None),
+        }
     }
 
     /// The dimensions of the launch.
@@ -85,7 +95,9 @@ impl<'a> KernelScope<'a> {
         self.view(argument, 0, length, &[Direction::Read])
     }
 
-    /// A view of `length` elements behind a pointer argument, to write. All of them count as written.
+    /// A view of `length` elements behind a pointer argument, to write. All of them count as written. A kernel that reads back
+    /// what it has written asks for a view to [read and write](KernelScope::read_write); a read through this one is a
+    /// [finding](crate::Finding::Undeclared).
     ///
     /// # Errors
     /// As [`read`](KernelScope::read).
@@ -133,22 +145,25 @@ impl<'a> KernelScope<'a> {
     /// A fault, and a finding, if it is not.
     pub fn require_alignment(&self, argument: usize, alignment: u64) -> Result<(), KernelFault> {
         let address = self.pointer(argument)?;
-        if address.is_aligned_to(alignment) {
+        if alignment == 0 || address.is_aligned_to(alignment) {
             return Ok(());
         }
         Err(self.misaligned(argument, address, 0, alignment))
     }
 
-    /// What a view was asked for beyond its length, if any was; it is checked when the kernel has returned.
+    /// What the kernel did with its views that it must not, checked when it has returned.
     pub(crate) fn misuse(self) -> Option<KernelFault> {
-        let Misuse { argument, index, length } = self.misuse.get()?;
         let accessor = self.accessor.into_inner();
-        let address = self.args.pointer(argument as usize).unwrap_or_default();
-        let finding = Finding::OutOfBounds {
-            access: accessor.site(Some(argument)),
-            target: Target { address, bytes: 0, allocation: None, label: None },
-        };
-        accessor.log.add(finding);
+        if let Some(argument) = self.unwritten_read.get() {
+            let address = self.args.pointer(argument as usize).unwrap_or_default();
+            let target = Target { address, bytes: 0, allocation: None, label: None };
+            let access = accessor.site(Some(argument));
+            accessor.log.add(Finding::Undeclared { access, target, write: false });
+        }
+        let Misuse { argument, index, length, address, bytes } = self.misuse.get()?;
+        let allocation = accessor.space.find(address, 1).ok().map(|(allocation, _)| allocation.target());
+        let target = Target { address, bytes, allocation, label: None };
+        accessor.log.add(Finding::OutOfBounds { access: accessor.site(Some(argument)), target });
         Some(KernelFault::new(format!(
             "{}: element {index} of a view of {length} elements (argument {argument})",
             accessor.name
@@ -200,13 +215,15 @@ impl<'a> KernelScope<'a> {
                 start = accessor.reach(Some(argument as u32), address, bytes, direction)?.cast();
             }
         }
-        let writable = directions.contains(&Direction::Write);
         Ok(View {
             start,
+            address,
             length,
-            writable,
+            readable: directions.contains(&Direction::Read),
+            writable: directions.contains(&Direction::Write),
             argument: argument as u32,
             misuse: &self.misuse,
+            unwritten_read: &self.unwritten_read,
             memory: PhantomData,
         })
     }
@@ -240,10 +257,13 @@ impl<'a> KernelScope<'a> {
 #[derive(Debug)]
 pub struct View<'s, T> {
     start: NonNull<T>,
+    address: DevicePtr,
     length: usize,
+    readable: bool,
     writable: bool,
     argument: u32,
     misuse: &'s Cell<Option<Misuse>>,
+    unwritten_read: &'s Cell<Option<u32>>,
     memory: PhantomData<&'s Cell<T>>,
 }
 
@@ -267,6 +287,7 @@ impl<T: Element> View<'_, T> {
             self.blame(index);
             return T::default();
         }
+        self.note_read();
         // SAFETY: the view was made over `length` elements of one live allocation, aligned for `T`, whose bytes are
         // initialised and any of which make a `T`; the scope that the view borrows keeps the allocation in place.
         unsafe { self.start.add(index).read() }
@@ -285,6 +306,7 @@ impl<T: Element> View<'_, T> {
     /// All elements, copied out.
     #[must_use]
     pub fn to_vec(&self) -> Vec<T> {
+        self.note_read();
         let mut values = vec![T::default(); self.length];
         // SAFETY: as in `get`; the new vector is as long as the view and apart from it.
         unsafe { self.start.as_ptr().copy_to_nonoverlapping(values.as_mut_ptr(), self.length) };
@@ -301,9 +323,19 @@ impl<T: Element> View<'_, T> {
         unsafe { self.start.as_ptr().copy_from_nonoverlapping(values.as_ptr(), self.length) };
     }
 
+    fn note_read(&self) {
+        if !self.readable {
+            self.unwritten_read.set(Some(self.argument));
+        }
+    }
+
     fn blame(&self, index: usize) {
         if self.misuse.get().is_none() {
-            self.misuse.set(Some(Misuse { argument: self.argument, index, length: self.length }));
+            let bytes = size_of::<T>() as u64;
+            let address =
+                DevicePtr::new(self.address.get().saturating_add((index as u64).saturating_mul(bytes)));
+            let (argument, length) = (self.argument, self.length);
+            self.misuse.set(Some(Misuse { argument, index, length, address, bytes }));
         }
     }
 }

@@ -126,6 +126,22 @@ impl Shadow {
         self.replace(from, to, Cell { end: to, content, write: None, reads: SmallVec::new() });
     }
 
+    /// Forgets who accessed what, and keeps what is written and what is not.
+    pub(crate) fn forget_accesses(&mut self) {
+        for cell in self.cells.values_mut() {
+            cell.write = None;
+            cell.reads.clear();
+        }
+    }
+
+    /// Somebody whose access the clock does not know to be over.
+    pub(crate) fn in_use(&self, from: u64, to: u64, clock: &Clock) -> Option<(u64, Arc<Site>)> {
+        self.cells.iter().filter(|(at, cell)| **at < to && cell.end > from).find_map(|(&at, cell)| {
+            let mut marks = cell.write.iter().chain(&cell.reads);
+            marks.find(|mark| !mark.is_before(clock)).map(|mark| (at, Arc::clone(&mark.site)))
+        })
+    }
+
     fn overwrite(
         &mut self,
         from: u64,
@@ -154,6 +170,10 @@ impl Shadow {
             if let Some(read) = cell.reads.iter().find(|read| !read.is_before(clock)) {
                 clashes.add(Clash::Race { at, with: Arc::clone(&read.site), other_writes: false });
             }
+        }
+        if content.is_none() && clashes.0.iter().any(|clash| matches!(clash, Clash::Unmapped { .. })) {
+            // Nothing can be written where there is no memory.
+            return clashes.0;
         }
         let content = content.unwrap_or(Content::Defined);
         self.replace(from, to, Cell { end: to, content, write: Some(mark.clone()), reads: SmallVec::new() });

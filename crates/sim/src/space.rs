@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use graphgrove_device::DevicePtr;
 
 use crate::backing::Backing;
+use crate::finding::Site;
 use crate::shadow::{Content, Shadow};
 
 /// What an allocation is, and so how it may end.
@@ -74,22 +76,31 @@ impl Allocation {
 }
 
 /// Why a range is not inside one live allocation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Miss {
     /// It starts in an allocation that was freed.
-    Freed { base: u64, bytes: u64 },
+    Freed { base: u64, bytes: u64, by: Arc<Site> },
     /// It starts in a live allocation and runs past its end.
     Beyond { base: u64, bytes: u64 },
     /// Nothing is or was there.
     Nowhere,
 }
 
+/// Where an allocation was that has been freed.
+#[derive(Debug)]
+struct Grave {
+    bytes: u64,
+    by: Arc<Site>,
+    /// The ticket of the last work that had been enqueued when it was freed.
+    ticket: u64,
+}
+
 /// All allocations of a device.
 #[derive(Debug)]
 pub(crate) struct Space {
     live: BTreeMap<u64, Allocation>,
-    /// A (base -> length) pair means that an allocation there was freed and nothing has been put over its start since.
-    graves: BTreeMap<u64, u64>,
+    /// A (base -> grave) pair means that an allocation there was freed and nothing has been put over it since.
+    graves: BTreeMap<u64, Grave>,
     used: u64,
     total: u64,
     checked: bool,
@@ -128,22 +139,45 @@ impl Space {
         self.used = self.used.saturating_sub(bytes);
     }
 
-    /// Puts an allocation at the lowest address that has room. The memory has to be charged by the caller.
-    pub(crate) fn place(&mut self, bytes: u64, kind: Kind) -> Option<u64> {
+    /// As [`charge`](Space::charge) for memory that is in use already, whether it fits or not.
+    pub(crate) fn charge_anyway(&mut self, bytes: u64) {
+        self.used = self.used.saturating_add(bytes);
+    }
+
+    /// Puts an allocation at the lowest address that has room and is a multiple of `alignment`. The memory has to be charged by
+    /// the caller.
+    ///
+    /// `oldest` is the ticket of the oldest work that has not run. The place of an allocation that such work may still use is left
+    /// alone, so that its use after free is not taken for a use of what came after.
+    pub(crate) fn place(
+        &mut self,
+        bytes: u64,
+        kind: Kind,
+        alignment: u64,
+        oldest: Option<u64>,
+    ) -> Option<u64> {
         let room = bytes.checked_next_multiple_of(Self::ALIGNMENT)?.checked_add(Self::GUARD)?;
-        let mut base = Self::BASE;
-        for (&start, allocation) in &self.live {
-            if start - base >= room {
+        let alignment = alignment.max(Self::ALIGNMENT);
+        let feared =
+            self.graves.iter().filter(|(_, grave)| oldest.is_some_and(|oldest| oldest <= grave.ticket));
+        let live = self.live.iter().map(|(&start, allocation)| (start, allocation.bytes));
+        let mut taken: Vec<(u64, u64)> =
+            live.chain(feared.map(|(&start, grave)| (start, grave.bytes))).collect();
+        taken.sort_unstable();
+        let mut base = Self::BASE.checked_next_multiple_of(alignment)?;
+        for (start, length) in taken {
+            if start >= base && start - base >= room {
                 break;
             }
-            base = (start + allocation.bytes).next_multiple_of(Self::ALIGNMENT) + Self::GUARD;
+            let end = (start + length).next_multiple_of(Self::ALIGNMENT) + Self::GUARD;
+            base = base.max(end.checked_next_multiple_of(alignment)?);
         }
         base.checked_add(room)?;
         let content = match kind {
             Kind::Reservation | Kind::Graph => Content::Unmapped,
             Kind::Segment | Kind::StreamOrdered => Content::Undefined,
         };
-        self.graves.retain(|&start, length| start + *length <= base || start >= base + bytes);
+        self.graves.retain(|&start, grave| start + grave.bytes <= base || start >= base + bytes);
         self.live.insert(
             base,
             Allocation {
@@ -159,11 +193,18 @@ impl Space {
         Some(base)
     }
 
-    /// Takes an allocation away, which leaves a grave.
-    pub(crate) fn remove(&mut self, base: u64) -> Option<Allocation> {
+    /// Takes an allocation away, which leaves a grave. `ticket` is that of the last work enqueued so far.
+    pub(crate) fn remove(&mut self, base: u64, by: Arc<Site>, ticket: u64) -> Option<Allocation> {
         let allocation = self.live.remove(&base)?;
-        self.graves.insert(base, allocation.bytes);
+        self.graves.insert(base, Grave { bytes: allocation.bytes, by, ticket });
         Some(allocation)
+    }
+
+    /// Forgets who accessed what, once everything is known to be over.
+    pub(crate) fn forget_accesses(&mut self) {
+        for shadow in self.live.values_mut().filter_map(|allocation| allocation.shadow.as_mut()) {
+            shadow.forget_accesses();
+        }
     }
 
     pub(crate) fn get_mut(&mut self, base: u64) -> Option<&mut Allocation> {
@@ -181,9 +222,13 @@ impl Space {
         let Some((_, allocation)) =
             self.live.range_mut::<u64, _>(before).next_back().filter(|(base, a)| address - *base < a.bytes)
         else {
-            let grave =
-                self.graves.range(..=address).next_back().filter(|(base, length)| address - *base < **length);
-            return Err(grave.map_or(Miss::Nowhere, |(&base, &bytes)| Miss::Freed { base, bytes }));
+            let before = self.graves.range(..=address).next_back();
+            let grave = before.filter(|(base, grave)| address - *base < grave.bytes);
+            return Err(grave.map_or(Miss::Nowhere, |(&base, grave)| Miss::Freed {
+                base,
+                bytes: grave.bytes,
+                by: Arc::clone(&grave.by),
+            }));
         };
         let offset = address - allocation.base;
         if allocation.bytes - offset < bytes {
@@ -201,26 +246,53 @@ mod tests {
         Space::new(1 << 20, true)
     }
 
+    fn place(space: &mut Space, bytes: u64, kind: Kind) -> u64 {
+        space.place(bytes, kind, 1, None).unwrap()
+    }
+
+    fn site() -> Arc<Site> {
+        Arc::new(Site::host("test"))
+    }
+
     #[test]
     fn an_address_comes_back_after_a_free() {
         let mut space = space();
-        let first = space.place(1000, Kind::Segment).unwrap();
-        let second = space.place(1000, Kind::Segment).unwrap();
+        let first = place(&mut space, 1000, Kind::Segment);
+        let second = place(&mut space, 1000, Kind::Segment);
         assert!(second - first >= 1000 + Space::GUARD);
-        space.remove(first);
-        assert_eq!(space.place(900, Kind::Segment), Some(first));
+        space.remove(first, site(), 7);
+        assert_eq!(place(&mut space, 900, Kind::Segment), first);
+    }
+
+    #[test]
+    fn an_address_that_waiting_work_may_use_does_not_come_back() {
+        let mut space = space();
+        let base = place(&mut space, 1000, Kind::Segment);
+        space.remove(base, site(), 7);
+        assert_ne!(space.place(1000, Kind::Segment, 1, Some(7)), Some(base));
+        assert_eq!(space.place(1000, Kind::Segment, 1, Some(8)), Some(base));
+    }
+
+    #[test]
+    fn an_allocation_is_aligned_as_asked() {
+        let mut space = space();
+        place(&mut space, 100, Kind::Segment);
+        let base = space.place(100, Kind::Reservation, 1 << 21, None).unwrap();
+        assert_eq!(base % (1 << 21), 0);
+        assert!(place(&mut space, 100, Kind::Segment) < base);
     }
 
     #[test]
     fn a_range_is_found_only_if_one_allocation_holds_all_of_it() {
         let mut space = space();
-        let base = space.place(1000, Kind::Segment).unwrap();
+        let base = place(&mut space, 1000, Kind::Segment);
         assert_eq!(space.find(DevicePtr::new(base + 8), 992).unwrap().1, 8);
         let miss = space.find(DevicePtr::new(base + 8), 993).unwrap_err();
         assert_eq!(miss, Miss::Beyond { base, bytes: 1000 });
         assert_eq!(space.find(DevicePtr::new(base + 1000), 1).unwrap_err(), Miss::Nowhere);
-        space.remove(base);
-        assert_eq!(space.find(DevicePtr::new(base + 999), 1).unwrap_err(), Miss::Freed { base, bytes: 1000 });
+        space.remove(base, site(), 7);
+        let freed = Miss::Freed { base, bytes: 1000, by: site() };
+        assert_eq!(space.find(DevicePtr::new(base + 999), 1).unwrap_err(), freed);
     }
 
     #[test]
@@ -234,7 +306,7 @@ mod tests {
     #[test]
     fn a_reservation_is_backed_where_pieces_are_mapped() {
         let mut space = space();
-        let base = space.place(4096, Kind::Reservation).unwrap();
+        let base = place(&mut space, 4096, Kind::Reservation);
         let allocation = space.get_mut(base).unwrap();
         allocation.mapped.insert(0, 1024);
         allocation.mapped.insert(1024, 1024);
@@ -246,7 +318,7 @@ mod tests {
     #[test]
     fn a_label_covers_its_piece_until_another_takes_over() {
         let mut space = space();
-        let base = space.place(4096, Kind::Segment).unwrap();
+        let base = place(&mut space, 4096, Kind::Segment);
         let allocation = space.get_mut(base).unwrap();
         allocation.set_label(0, 512, Some("a"));
         allocation.set_label(512, 512, Some("b"));

@@ -10,6 +10,7 @@ use crate::capture_state::{CaptureState, Membership};
 use crate::clock::{Clock, Lane, Lanes};
 use crate::fault::FaultPlan;
 use crate::finding::Site;
+use crate::host_call::RunningCall;
 use crate::op::Op;
 use crate::program::Program;
 use crate::random::Random;
@@ -17,6 +18,9 @@ use crate::scheduler::GraphRun;
 use crate::shadow::Mark;
 use crate::space::Space;
 use crate::stream::NULL;
+
+/// Clocks of at most this many lanes are cheap enough to keep.
+const REMEMBERED_LANES: usize = 64;
 
 /// A point in a stream, reached or not. Once reached it holds the clock of everything behind which it lies.
 #[derive(Debug, Default)]
@@ -61,6 +65,8 @@ pub(crate) enum Item {
 pub(crate) struct Queued {
     pub(crate) item: Item,
     pub(crate) host: Clock,
+    /// Its place in the order in which everything was enqueued.
+    pub(crate) ticket: u64,
 }
 
 /// A stream.
@@ -69,6 +75,10 @@ pub(crate) struct StreamState {
     pub(crate) queue: VecDeque<Queued>,
     /// The graph that the stream is in the middle of.
     pub(crate) running: Option<GraphRun>,
+    /// Whether a host function that the stream called has not returned yet.
+    pub(crate) calling: bool,
+    /// The ticket of what ran last.
+    pub(crate) ticket: u64,
     pub(crate) clock: Clock,
     pub(crate) lane: Lane,
     /// Whether it and the null stream wait for each other.
@@ -80,7 +90,7 @@ pub(crate) struct StreamState {
 
 impl StreamState {
     pub(crate) fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.running.is_none()
+        self.queue.is_empty() && self.running.is_none() && !self.calling
     }
 }
 
@@ -97,7 +107,6 @@ pub(crate) enum EventState {
 }
 
 /// Everything about the device that changes.
-#[derive(Debug)]
 pub(crate) struct State {
     pub(crate) space: Space,
     pub(crate) log: Log,
@@ -109,6 +118,9 @@ pub(crate) struct State {
     /// The stream that ran last; it goes on with some probability.
     pub(crate) favourite: Option<StreamId>,
     pub(crate) queued: usize,
+    pub(crate) next_ticket: u64,
+    /// How many host functions have been called and have not returned.
+    pub(crate) calling: usize,
     /// Whether work is dropped instead of run.
     pub(crate) null_launch: bool,
     pub(crate) events: BTreeMap<EventId, EventState>,
@@ -127,11 +139,10 @@ pub(crate) struct State {
 }
 
 /// What has to be dropped outside of the lock.
-#[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "as for items, which are nearly all of it")]
 pub(crate) enum Garbage {
     Item { _item: Item },
     Program { _program: Arc<Program> },
+    Call { _call: RunningCall },
     Capture { _capture: CaptureState },
 }
 
@@ -167,7 +178,8 @@ impl State {
         if state.is_idle() {
             self.active.push(stream);
         }
-        state.queue.push_back(Queued { item, host });
+        self.next_ticket += 1;
+        state.queue.push_back(Queued { item, host, ticket: self.next_ticket });
         self.queued += 1;
     }
 
@@ -194,11 +206,49 @@ impl State {
         }
     }
 
+    /// The ticket of the oldest work that has not run to its end.
+    pub(crate) fn oldest_ticket(&self) -> Option<u64> {
+        let busy = self.active.iter().filter_map(|stream| self.streams.get(stream));
+        busy.filter_map(|stream| match stream.queue.front() {
+            _ if stream.running.is_some() || stream.calling => Some(stream.ticket),
+            front => front.map(|queued| queued.ticket),
+        })
+        .min()
+    }
+
+    /// Takes an allocation away on behalf of the host. Work that uses it has to be known to be over.
+    pub(crate) fn remove_allocation(&mut self, base: u64, name: &str) {
+        let site = Arc::new(Site::host(name));
+        if let Some(allocation) = self.space.get_mut(base) {
+            let bytes = allocation.bytes;
+            if let Some(finding) = allocation.in_use(0, bytes, &self.host_clock, &site) {
+                self.log.add(finding);
+            }
+        }
+        self.space.remove(base, site, self.next_ticket);
+    }
+
+    /// Forgets the past once the host knows that all of it is over: otherwise clocks would keep an entry for every stream that
+    /// there ever was.
+    pub(crate) fn forget_the_past(&mut self) {
+        if self.lanes.len() <= REMEMBERED_LANES || self.calling > 0 || !self.active.is_empty() {
+            return;
+        }
+        self.space.forget_accesses();
+        for stream in self.streams.values_mut() {
+            stream.clock = Clock::default();
+        }
+        self.lanes.trim(&self.host_clock);
+        self.host_clock = Clock::default();
+    }
+
     /// Drops an item instead of running it; whoever waits for it need not.
     pub(crate) fn drop_item(&mut self, item: Item) {
         match &item {
             Item::Record(recording) => recording.reach(Clock::default()),
             Item::Launch(launch) => launch.done.reach(Clock::default()),
+            // Memory that is freed in stream order has to come back although nothing runs.
+            Item::Op(Op::Free { address }) => self.free_in_order(*address),
             Item::Op(_) | Item::Wait(_) => {}
         }
         self.garbage.push(Garbage::Item { _item: item });

@@ -19,6 +19,8 @@ pub(crate) fn null_state(lane: Lane) -> StreamState {
     StreamState {
         queue: Default::default(),
         running: None,
+        calling: false,
+        ticket: 0,
         clock: Clock::default(),
         lane,
         blocking: false,
@@ -215,6 +217,7 @@ impl Streams for SimDevice {
             return Err(DeviceError::capture(Call::SynchronizeDevice, CaptureFailure::Unsupported));
         }
         state.finish_all();
+        state.forget_the_past();
         poisoned(&state)
     }
 

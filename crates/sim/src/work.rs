@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use graphgrove_device::{
-    Annotation, Args, Call, CaptureFailure, DeviceError, DevicePtr, GatherRow, LaunchDims, NodeId, Problem,
-    Result, Work,
+    Annotation, Args, Call, CaptureFailure, DeviceError, DevicePtr, GatherRow, HostMemory, LaunchDims,
+    NodeId, Problem, Result, StreamHandle, Work,
 };
 use parking_lot::Mutex;
 
-use crate::device::{Locked, SimDevice};
+use crate::device::SimDevice;
 use crate::host::SimHostBuffer;
 use crate::kernel::SimKernel;
 use crate::op::Op;
+use crate::run::Locked;
 use crate::state::Item;
 use crate::stream::SimStream;
 
@@ -47,7 +48,6 @@ impl SimDevice {
         stream: &SimStream,
         op: Op,
     ) -> Result<Option<NodeId>> {
-        use graphgrove_device::StreamHandle;
         let id = stream.id();
         if state.capturing(call, id)?.is_some() {
             return Ok(state.add_node(id, op));
@@ -75,7 +75,6 @@ impl Work for SimDevice {
         if !check_dims(dims) {
             // Alone among bad arguments, dimensions also cost the capture: the driver finds them after it has begun to add
             // the node.
-            use graphgrove_device::StreamHandle;
             if let Some(capture) = state.capture_of(stream.id()) {
                 state.invalidate(capture);
             }
@@ -94,15 +93,15 @@ impl Work for SimDevice {
     fn copy(&self, stream: &SimStream, to: DevicePtr, from: DevicePtr, bytes: u64) -> Result<Option<NodeId>> {
         let mut state = self.shared.enter(Call::Copy)?;
         self.admit(&mut state, Call::Copy, stream)?;
-        state.check_range(Call::Copy, from, bytes)?;
-        state.check_range(Call::Copy, to, bytes)?;
+        state.check_range(Call::Copy, Some(stream.id()), from, bytes)?;
+        state.check_range(Call::Copy, Some(stream.id()), to, bytes)?;
         self.submit(&mut state, Call::Copy, stream, Op::Copy { to, from, bytes })
     }
 
     fn fill(&self, stream: &SimStream, to: DevicePtr, value: u8, bytes: u64) -> Result<Option<NodeId>> {
         let mut state = self.shared.enter(Call::Fill)?;
         self.admit(&mut state, Call::Fill, stream)?;
-        state.check_range(Call::Fill, to, bytes)?;
+        state.check_range(Call::Fill, Some(stream.id()), to, bytes)?;
         self.submit(&mut state, Call::Fill, stream, Op::Fill { to, value, bytes })
     }
 
@@ -114,13 +113,12 @@ impl Work for SimDevice {
         offset: usize,
         bytes: usize,
     ) -> Result<Option<NodeId>> {
-        use graphgrove_device::HostMemory;
         const CALL: Call = Call::Upload;
         let mut state = self.shared.enter(CALL)?;
         self.shared.check_owner(CALL, from.device())?;
         self.admit(&mut state, CALL, stream)?;
         from.reference().check_range(CALL, offset, bytes)?;
-        state.check_range(CALL, to, bytes as u64)?;
+        state.check_range(CALL, Some(stream.id()), to, bytes as u64)?;
         self.submit(
             &mut state,
             CALL,
@@ -137,13 +135,12 @@ impl Work for SimDevice {
         from: DevicePtr,
         bytes: usize,
     ) -> Result<Option<NodeId>> {
-        use graphgrove_device::HostMemory;
         const CALL: Call = Call::Download;
         let mut state = self.shared.enter(CALL)?;
         self.shared.check_owner(CALL, to.device())?;
         self.admit(&mut state, CALL, stream)?;
         to.reference().check_range(CALL, offset, bytes)?;
-        state.check_range(CALL, from, bytes as u64)?;
+        state.check_range(CALL, Some(stream.id()), from, bytes as u64)?;
         self.submit(
             &mut state,
             CALL,
@@ -170,8 +167,8 @@ impl Work for SimDevice {
             return Err(DeviceError::invalid(CALL, problem));
         }
         for (row, &source) in rows.iter().zip(sources).filter(|(row, _)| row.bytes > 0) {
-            state.check_range(CALL, row.to, row.bytes)?;
-            state.check_range(CALL, source, row.bytes)?;
+            state.check_range(CALL, Some(stream.id()), row.to, row.bytes)?;
+            state.check_range(CALL, Some(stream.id()), source, row.bytes)?;
         }
         self.submit(&mut state, CALL, stream, Op::Gather { rows: rows.into(), sources: sources.to_vec() })
     }
@@ -190,7 +187,7 @@ impl Work for SimDevice {
         let mut state = self.shared.lock();
         let id = self.check_stream(&state, Call::Fill, stream)?;
         let (Annotation::Acquired { at, bytes, .. } | Annotation::Released { at, bytes }) = annotation;
-        state.check_range(Call::Fill, at, bytes)?;
+        state.check_range(Call::Fill, Some(id), at, bytes)?;
         match state.capture_of(id) {
             Some(capture) if state.is_valid(capture) => {
                 state.add_node(id, Op::Annotate(annotation));

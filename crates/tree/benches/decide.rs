@@ -1,6 +1,6 @@
-//! A gate by instruction count: deciding a replay that matches its prediction costs at most 250 instructions, whatever the
-//! depth, the siblings, the functions and the parameters. It needs valgrind and `gungraun-runner`:
-//! `cargo bench -p graphgrove-tree --bench decide`.
+//! A gate by instruction count: deciding a replay that matches its prediction costs at most 250 instructions,
+//! whatever the depth, the siblings, the functions and the parameters. It needs valgrind and
+//! `gungraun-runner`: `cargo bench -p graphgrove-tree --bench decide`.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark whose set-up does not work measures nothing")]
 #![allow(missing_docs, reason = "the macros make items that cannot be documented")]

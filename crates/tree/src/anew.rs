@@ -14,8 +14,8 @@ use crate::{InputIndex, NodeId, SlotValue};
 use std::sync::Arc;
 
 impl Tree {
-    /// Decides for a call that no recording fits, to run below `parent`, which is the last of the first `needed` nodes
-    /// of the path, or at a root.
+    /// Decides for a call that no recording fits, to run below `parent`, which is the last of the first
+    /// `needed` nodes of the path, or at a root.
     pub(crate) fn run_anew<L: Liveness + ?Sized>(
         &self,
         call: &Call<'_>,
@@ -45,7 +45,7 @@ impl Tree {
                 ground,
                 restore,
                 key,
-                inputs: call.inputs.len(),
+                inputs: self.expected_inputs(call, parent, &function.demoted),
                 reason,
             }));
         }
@@ -155,7 +155,8 @@ impl Tree {
         }
     }
 
-    /// How many calls of the function have to go by until it may be recorded again in this place; none if it may.
+    /// How many calls of the function have to go by until it may be recorded again in this place; none if it
+    /// may.
     fn wait_for_rerecording(
         &self,
         call: &Call<'_>,

@@ -28,7 +28,8 @@ impl<'a> Call<'a> {
         Self { function, kind: CallKind::Forward, params: None, inputs }
     }
 
-    /// A backward call of `function` on `inputs`, without parameters, for the forward that `token` stands for.
+    /// A backward call of `function` on `inputs`, without parameters, for the forward that `token` stands
+    /// for.
     #[must_use]
     pub const fn backward(function: FunctionId, token: TokenId, inputs: &'a [Input]) -> Self {
         Self { function, kind: CallKind::Backward(token), params: None, inputs }
@@ -48,8 +49,8 @@ pub enum CallKind {
     Inference,
     /// Leaves a pending backward.
     Forward,
-    /// The last backward that this token's forward will have. A backward that will be followed by another one of the
-    /// same forward is described as [`CallKind::Inference`], so that the token lives on.
+    /// The last backward that this token's forward will have. A backward that will be followed by another one
+    /// of the same forward is described as [`CallKind::Inference`], so that the token lives on.
     Backward(TokenId),
 }
 
@@ -79,8 +80,8 @@ impl CallKind {
 
 /// The parameters of a call: inputs whose addresses are declared stable.
 ///
-/// Set and version are a promise about the addresses: while both are what they were, so is every address, and the tree
-/// looks at neither their number nor their values.
+/// Set and version are a promise about the addresses: while both are what they were, so is every address, and
+/// the tree looks at neither their number nor their values.
 #[derive(Clone, Copy, Debug)]
 pub struct Params<'a> {
     /// The set.
@@ -105,14 +106,16 @@ pub struct Input {
 /// Where an input comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// An output of the current path, already at its recorded address. It is compared by identity, not by address.
+    /// An output of the current path, already at its recorded address. It is compared by identity, not by
+    /// address.
     Managed {
         /// The storage's own slot: a view or an alias is named by the slot that owns its storage.
         value: SlotValue,
         /// Whether the call holds the last handle, so that the storage dies when the call begins to run.
         given_up: bool,
     },
-    /// A tensor from elsewhere, which is copied to a recorded address.
+    /// A tensor from elsewhere, which is copied to a recorded address, or whose address is patched into the
+    /// recording.
     Staged,
     /// Not a tensor: the signature is its value.
     Scalar,

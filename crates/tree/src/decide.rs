@@ -14,17 +14,17 @@ use crate::{InputIndex, NodeId, Slot, identity};
 impl Tree {
     /// Decides what `call` does and changes nothing.
     ///
-    /// `live` still counts the inputs of the call as live, those that the call gives up too. The outcome holds until
-    /// the path moves; outputs may die and tokens may be discarded meanwhile.
+    /// `live` still counts the inputs of the call as live, those that the call gives up too. The outcome
+    /// holds until the path moves; outputs may die and tokens may be discarded meanwhile.
     ///
-    /// A call that continues as it did last time costs the same whatever the depth of the path and the number of
-    /// recordings. Any other call costs one lookup more, plus the nodes at the end of the path that have become
-    /// unneeded since they ran: each node is passed over once.
+    /// A call that continues as it did last time costs the same whatever the depth of the path and the number
+    /// of recordings. Any other call costs one lookup more, plus the nodes at the end of the path that have
+    /// become unneeded since they ran: each node is passed over once.
     ///
     /// # Errors
     ///
-    /// [`Error::UnknownFunction`], [`Error::UnknownToken`]; [`Error::StaleInput`] and [`Error::NotASlot`] for a
-    /// managed input whose value is gone or that never was one.
+    /// [`Error::UnknownFunction`], [`Error::UnknownToken`]; [`Error::StaleInput`] and [`Error::NotASlot`] for
+    /// a managed input whose value is gone or that never was one.
     #[inline]
     pub fn decide<L: Liveness + ?Sized>(&self, call: &Call<'_>, live: &L) -> Result<Decision, Error> {
         if let CallKind::Backward(token) = call.kind
@@ -52,7 +52,6 @@ impl Tree {
             return None;
         }
         let change = match node.parent {
-            None if entries.is_empty() => PathChange::Starts,
             None if self.path.is_unneeded_from(0, &self.nodes, live) => PathChange::Over,
             Some(parent) if !self.is_step_requested() => {
                 self.path.entry_of(parent, node.depth - 1)?;
@@ -103,8 +102,8 @@ impl Tree {
         Ok(self.decide_on_path(call, function, live, needed, kept))
     }
 
-    /// Decides for a path that need not end, of which something needs the first `needed` nodes; `kept` is an output that
-    /// keeps it from ending at a step.
+    /// Decides for a path that need not end, of which something needs the first `needed` nodes; `kept` is an
+    /// output that keeps it from ending at a step.
     fn decide_on_path<L: Liveness + ?Sized>(
         &self,
         call: &Call<'_>,
@@ -116,8 +115,9 @@ impl Tree {
         let change = |unless_kept| kept.map_or(unless_kept, PathChange::Kept);
         let mut tail_change = PathChange::Extends;
         if needed < self.path.len() {
-            // A child of the current node is taken although nothing needs that node: it is there already, and its
-            // demands hold. What is recorded anew goes below the last needed node, to serve after other tails too.
+            // A child of the current node is taken although nothing needs that node: it is there already, and
+            // its demands hold. What is recorded anew goes below the last needed node, to serve after other
+            // tails too.
             let current = self.current();
             if let Some(node) = self.find(current, call, function, live) {
                 return self.replay(node, change(PathChange::Extends));

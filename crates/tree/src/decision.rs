@@ -17,8 +17,8 @@ pub enum Decision {
     Record(Box<RecordPlan>),
     /// Run the call plainly inside the pool: [`Tree::begin_warm_up`](crate::Tree::begin_warm_up).
     WarmUp(Box<WarmUpPlan>),
-    /// Run the call plainly outside the pool, then report [`Tree::ran_eagerly`](crate::Tree::ran_eagerly). The path
-    /// stays as it is.
+    /// Run the call plainly outside the pool, then report [`Tree::ran_eagerly`](crate::Tree::ran_eagerly).
+    /// The path stays as it is.
     Eager(EagerReason),
 }
 
@@ -66,19 +66,19 @@ impl PathChange {
     }
 }
 
-/// The effects of ending a path on which something is live. The layers above apply them before the new work runs, and
-/// before they report it.
+/// The effects of ending a path on which something is live. The layers above apply them before the new work
+/// runs, and before they report it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathEnd {
     /// The step that begins.
     pub step: Step,
     /// The function whose call begins it.
     pub ended_by: FunctionId,
-    /// Every slot that is still live, and what becomes of it. A slot whose last handle is moved into the call is not
-    /// among them: it dies with the call.
+    /// Every slot that is still live, and what becomes of it. A slot whose last handle is moved into the call
+    /// is not among them: it dies with the call.
     pub slots: Vec<OldSlot>,
-    /// The inputs of the call that are outputs of the ending path. They are staged for this call, and must have been
-    /// read before anything is written where the path was.
+    /// The inputs of the call that are outputs of the ending path. They are staged for this call, and must
+    /// have been read before anything is written where the path was.
     pub carried: Vec<InputIndex>,
 }
 
@@ -144,15 +144,16 @@ impl RecordPlan {
         self.ground.parent
     }
 
-    /// The node whose checkpoint the pool must be restored to first, because what ran since was replayed and the pool
-    /// knows nothing of it; none where the pool already mirrors reality.
+    /// The node whose checkpoint the pool must be restored to first, because what ran since was replayed and
+    /// the pool knows nothing of it; none where the pool already mirrors reality. None also for a
+    /// root: its memory state is the empty pool.
     #[must_use]
     pub fn restore(&self) -> Option<NodeId> {
         self.restore
     }
 
-    /// How the recording is to use each input. Whether a managed input dies is known only once it has been recorded,
-    /// and said by [`Node::inputs`](crate::Node::inputs) then.
+    /// How the recording is to use each input. Whether a managed input dies is known only once it has been
+    /// recorded, and said by [`Node::inputs`](crate::Node::inputs) then.
     #[must_use]
     pub fn inputs(&self) -> &[Expected] {
         &self.inputs
@@ -189,8 +190,7 @@ pub struct WarmUpPlan {
     pub(crate) ground: Ground,
     pub(crate) restore: Option<NodeId>,
     pub(crate) key: Arc<[u64]>,
-    /// The call's number of inputs.
-    pub(crate) inputs: usize,
+    pub(crate) inputs: Box<[Expected]>,
     pub(crate) reason: WarmUpReason,
 }
 
@@ -205,6 +205,12 @@ impl WarmUpPlan {
     #[must_use]
     pub fn restore(&self) -> Option<NodeId> {
         self.restore
+    }
+
+    /// How the warm-up uses each input, as a recording in the same place would.
+    #[must_use]
+    pub fn inputs(&self) -> &[Expected] {
+        &self.inputs
     }
 
     /// Why the call warms up.

@@ -24,7 +24,8 @@ impl Tree {
             .next()
     }
 
-    /// How often the call's function, with the same parameters, is among the first `needed` nodes of the path.
+    /// How often the call's function, with the same parameters, is among the first `needed` nodes of the
+    /// path.
     pub(crate) fn turns_on_path(&self, call: &Call<'_>, needed: usize) -> usize {
         let set = call.params.as_ref().map(|params| params.set);
         let on_path = self.path.entries().iter().take(needed);
@@ -35,8 +36,8 @@ impl Tree {
             .count()
     }
 
-    /// Whether the path may end without a step being asked for: no backward is pending on it, and every live output
-    /// either goes into the call or may be copied out.
+    /// Whether the path may end without a step being asked for: no backward is pending on it, and every live
+    /// output either goes into the call or may be copied out.
     pub(crate) fn may_end_between_steps<L: Liveness + ?Sized>(&self, call: &Call<'_>, live: &L) -> bool {
         let mut left = self.left_behind(call, live);
         self.path.pending() == 0

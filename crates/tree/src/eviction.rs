@@ -10,12 +10,13 @@ use crate::tree::Tree;
 use crate::{FunctionId, NodeId};
 
 impl Tree {
-    /// Removes a node and all below it, and returns them, so that the layers above can free what belongs to them.
+    /// Removes a node and all below it, and returns them, so that the layers above can free what belongs to
+    /// them.
     ///
     /// # Errors
     ///
-    /// [`Error::UnknownNode`]; [`Error::InUse`] if the node is on the current path or something below it is live.
-    /// Nothing is removed then.
+    /// [`Error::UnknownNode`]; [`Error::InUse`] if the node is on the current path or something below it is
+    /// live. Nothing is removed then.
     pub fn evict<L: Liveness + ?Sized>(&mut self, node: NodeId, live: &L) -> Result<Vec<NodeId>, Error> {
         if !self.nodes.contains_key(node) {
             return Err(Error::UnknownNode { node });
@@ -26,12 +27,13 @@ impl Tree {
         Ok(self.remove_subtree(node))
     }
 
-    /// Removes a function with all its recordings and all below them, and returns those. Its name is not used again.
+    /// Removes a function with all its recordings and all below them, and returns those. Its name is not used
+    /// again.
     ///
     /// # Errors
     ///
-    /// [`Error::UnknownFunction`]; [`Error::InUse`] if one of its nodes is on the current path or something below one
-    /// is live. Nothing is removed then.
+    /// [`Error::UnknownFunction`]; [`Error::InUse`] if one of its nodes is on the current path or something
+    /// below one is live. Nothing is removed then.
     pub fn remove_function<L: Liveness + ?Sized>(
         &mut self,
         function: FunctionId,
@@ -45,15 +47,17 @@ impl Tree {
             return Err(Error::InUse { node });
         }
         let gone = nodes.into_iter().flat_map(|node| self.remove_subtree(node)).collect();
-        self.functions[function.index()] = None;
+        if let Some(registered) = self.functions.get_mut(function.index()) {
+            *registered = None;
+        }
         self.index.remove_place(None, function);
         self.notices.forget(function);
         Ok(gone)
     }
 
-    /// Removes every node, ends the path, and forgets every token and everything learnt about the functions, which
-    /// stay registered. Returns the nodes, so that the layers above can free what belongs to them; handles of their
-    /// outputs are stale from now on. Work in progress can no longer be finished.
+    /// Removes every node, ends the path, and forgets every token and everything learnt about the functions,
+    /// which stay registered. Returns the nodes, so that the layers above can free what belongs to them;
+    /// handles of their outputs are stale from now on. Work in progress can no longer be finished.
     pub fn reset(&mut self) -> Vec<NodeId> {
         let gone = self.nodes.drain().map(|(id, _)| id).collect();
         self.path.cut(0).for_each(drop);
@@ -151,8 +155,9 @@ impl Tree {
         by_age.into_iter().map(|(_, id)| id).find(|id| self.can_go(*id, kept, leaving, live))
     }
 
-    /// Whether a node can be removed: it is not among the first `kept` of the path, and nothing in or below it is
-    /// live, the runs that are `leaving` the path apart, whose live outputs are dealt with as the path ends.
+    /// Whether a node can be removed: it is not among the first `kept` of the path, and nothing in or below
+    /// it is live, the runs that are `leaving` the path apart, whose live outputs are dealt with as the path
+    /// ends.
     fn can_go<L: Liveness + ?Sized>(
         &self,
         node: NodeId,

@@ -19,8 +19,8 @@ pub struct FunctionSpec {
 }
 
 impl FunctionSpec {
-    /// A function whose old outputs become stale at a new step, that does not write to its parameters and that may be
-    /// recorded for all scalar inputs. The name is for reports alone.
+    /// A function whose old outputs become stale at a new step, that does not write to its parameters and
+    /// that may be recorded for all scalar inputs. The name is for reports alone.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
@@ -38,8 +38,8 @@ impl FunctionSpec {
         Self { mutates_params: true, ..self }
     }
 
-    /// It is recorded only for these scalar inputs, each the values of all scalar inputs of one call in order; with
-    /// other ones it runs eagerly.
+    /// It is recorded only for these scalar inputs, each the values of all scalar inputs of one call in
+    /// order; with other ones it runs eagerly.
     #[must_use]
     pub fn only_for<K: Into<Vec<u64>>>(self, keys: impl IntoIterator<Item = K>) -> Self {
         Self { keys: Some(keys.into_iter().map(Into::into).collect()), ..self }
@@ -175,7 +175,8 @@ pub(crate) struct WarmSignatures {
 }
 
 impl WarmSignatures {
-    /// What a warm-up holds for: the kind of call, and of every input its signature and whether it is a tensor.
+    /// What a warm-up holds for: the kind of call, and of every input its signature and whether it is a
+    /// tensor.
     pub(crate) fn key(call: &Call<'_>) -> Arc<[u64]> {
         let signatures = call
             .inputs

@@ -63,8 +63,8 @@ number! {
     Step(u64), "s"
 }
 number! {
-    /// What must be equal for a recording to fit an input: dtype, shape and strides of a tensor, or the value of a
-    /// scalar, folded into one word by the caller. Two inputs that differ must not share a signature.
+    /// What must be equal for a recording to fit an input: dtype, shape and strides of a tensor, or the value
+    /// of a scalar, folded into one word by the caller. Two inputs that differ must not share a signature.
     Signature(u64), "sig"
 }
 number! {

@@ -21,7 +21,8 @@ pub(crate) struct Branch {
 /// Two views of the same recordings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Index {
-    /// An (identity -> nodes) pair means: these recordings have that identity. They differ in what has to be dead.
+    /// An (identity -> nodes) pair means: these recordings have that identity. They differ in what has to be
+    /// dead.
     by_identity: HashMap<u64, SmallVec<[NodeId; 2]>, BuildHasherDefault<AlreadyHashed>>,
     /// A ((place, function) -> branch) pair means: these recordings of the function stand in that place.
     by_place: HashMap<(Place, FunctionId), Branch>,

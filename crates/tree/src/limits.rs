@@ -5,19 +5,21 @@
 pub struct Limits {
     /// The longest path, in nodes. Beyond it a call runs eagerly until the path can end.
     pub path_length: u32,
-    /// How often one function may occur on a path before its next call starts again at a root, provided that nothing
-    /// else on the path is needed. It bounds the recordings of a loop that feeds itself, `state = f(state)`, where
-    /// every turn would otherwise be one node deeper; the price is one staged copy of the state per turn of this many.
+    /// How often one function may occur on a path before its next call starts again at a root, provided that
+    /// nothing else on the path is needed. It bounds the recordings of a loop that feeds itself, `state =
+    /// f(state)`, where every turn would otherwise be one node deeper; the price is one staged copy of the
+    /// state per turn of this many.
     pub loop_length: u32,
-    /// Recordings of one function below one node, or as roots. One more evicts the one that was used least recently.
+    /// Recordings of one function below one node, or as roots. One more evicts the one that was used least
+    /// recently.
     pub siblings: u32,
-    /// Recordings that differ in nothing but what was live when they were made: a match tries each of them, so this
-    /// also bounds the time that finding one takes.
+    /// Recordings that differ in nothing but what was live when they were made: a match tries each of them,
+    /// so this also bounds the time that finding one takes.
     pub liveness_variants: u32,
     /// Recordings of one function in the whole tree. One more evicts the one that was used least recently.
     pub recordings_per_function: u32,
-    /// How often a function may be recorded again in one place before it runs eagerly. The count decays, so that a
-    /// burst of change costs recordings only once.
+    /// How often a function may be recorded again in one place before it runs eagerly. The count decays, so
+    /// that a burst of change costs recordings only once.
     pub rerecordings: u32,
     /// The count of re-recordings falls by one in this many calls of the function.
     pub rerecordings_decay: u32,
@@ -29,16 +31,17 @@ pub struct Limits {
     pub failures: u32,
     /// The count of failures falls by one in this many calls of the function.
     pub failures_decay: u32,
-    /// For how many different signatures a function is remembered as warmed up. Beyond it the oldest is forgotten and
-    /// warms up again.
+    /// For how many different signatures a function is remembered as warmed up. Beyond it the oldest is
+    /// forgotten and warms up again.
     pub warm_signatures: u32,
     /// With how many different signatures a function may be called before the tree notes that it sees many.
     pub noted_signatures: u32,
 }
 
 impl Default for Limits {
-    /// Bounds for programs whose calls repeat: no training or inference loop with a fixed set of shapes meets them,
-    /// and a stream of ever new shapes costs at most about a hundred recordings at first and one in 32 calls later.
+    /// Bounds for programs whose calls repeat: no training or inference loop with a fixed set of shapes meets
+    /// them, and a stream of ever new shapes costs at most about a hundred recordings at first and one in 32
+    /// calls later.
     fn default() -> Self {
         Self {
             path_length: 4096,
@@ -61,7 +64,8 @@ impl Default for Limits {
 /// How pending backwards are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PendingRule {
-    /// A backward is pending until it runs or its token is given up, and an explicit step may begin in spite of it.
+    /// A backward is pending until it runs or its token is given up, and an explicit step may begin in spite
+    /// of it.
     #[default]
     Tokens,
     /// A backward is pending until it runs, and no step can begin before. This is the rule from before
@@ -76,8 +80,8 @@ pub struct Options {
     pub limits: Limits,
     /// How pending backwards are counted.
     pub pending: PendingRule,
-    /// Whether the layers above copy a staged input back after the function has written to it. Without it such a call
-    /// runs eagerly, because its effect would be lost.
+    /// Whether the layers above copy a staged input back after the function has written to it. Without it
+    /// such a call runs eagerly, because its effect would be lost.
     pub copy_back: bool,
 }
 

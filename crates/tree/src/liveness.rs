@@ -8,12 +8,13 @@ use smallvec::SmallVec;
 ///
 /// What the tree relies on: between two runs of a node a slot of it can die but never come back to life.
 pub trait Liveness {
-    /// The live bits of 64 slots of `node`: bit `n` of word `w` is slot `64 * w + n`. Slots and nodes that the
-    /// implementation does not know are dead.
+    /// The live bits of 64 slots of `node`: bit `n` of word `w` is slot `64 * w + n`. Slots and nodes that
+    /// the implementation does not know are dead.
     fn live_word(&self, node: NodeId, word: u32) -> u64;
 
-    /// Whether it is known that no slot of any node is live. Storage that counts its live slots answers in constant
-    /// time, and so saves the tree a walk over the path when a path is over; `false` is always a correct answer.
+    /// Whether it is known that no slot of any node is live. Storage that counts its live slots answers in
+    /// constant time, and so saves the tree a walk over the path when a path is over; `false` is always a
+    /// correct answer.
     fn all_dead(&self) -> bool {
         false
     }

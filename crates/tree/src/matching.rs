@@ -10,8 +10,8 @@ use crate::{InputIndex, NodeId, ParamIndex, Slot, SlotIndex};
 
 /// Whether every expectation of `node` holds for `call`: [`mismatch`] finds nothing, in one pass.
 ///
-/// `entries` is the path up to the node's parent at least. Nothing here depends on the length of the path: managed
-/// inputs are compared by identity, and the parent's own demands are not checked again.
+/// `entries` is the path up to the node's parent at least. Nothing here depends on the length of the path:
+/// managed inputs are compared by identity, and the parent's own demands are not checked again.
 ///
 /// `is_staged` says of an input that it is staged although it is managed; few calls come to ask.
 #[inline(always)]
@@ -71,7 +71,8 @@ fn demands_hold<L: Liveness + ?Sized>(node: &Node, call: &Call<'_>, live: &L) ->
         })
 }
 
-/// The first expectation of `node` that does not hold for `call`, in the order of closeness; none if it [`fits`].
+/// The first expectation of `node` that does not hold for `call`, in the order of closeness; none if it
+/// [`fits`].
 pub(crate) fn mismatch<L: Liveness + ?Sized>(
     node: &Node,
     call: &Call<'_>,

@@ -30,8 +30,8 @@ pub enum Role {
         slot: Slot,
         /// How far the output's node is from the root.
         depth: u32,
-        /// Whether the storage died inside the recording, so that its memory may be reused there: the call must then
-        /// hold the last handle.
+        /// Whether the storage died inside the recording, so that its memory may be reused there: the call
+        /// must then hold the last handle.
         dies: bool,
     },
     /// It reads a copy at a recorded address.
@@ -64,7 +64,8 @@ pub struct ExpectedParams {
 }
 
 impl ExpectedParams {
-    /// The recorded addresses. Those of staged parameters are what they were at the recording and are not compared.
+    /// The recorded addresses. Those of staged parameters are what they were at the recording and are not
+    /// compared.
     #[must_use]
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
@@ -86,8 +87,8 @@ impl ExpectedParams {
 
 /// A recording as plain data, or a warm-up run while its path lasts.
 ///
-/// Its demands are relative: a node demands only what its parent's demands do not already imply, because on one path a
-/// dead slot stays dead. So checking a node costs the same at every depth.
+/// Its demands are relative: a node demands only what its parent's demands do not already imply, because on
+/// one path a dead slot stays dead. So checking a node costs the same at every depth.
 #[derive(Clone, Debug)]
 pub struct Node {
     pub(crate) serial: u64,
@@ -166,15 +167,15 @@ impl Node {
         self.params.as_ref()
     }
 
-    /// The slots that were dead when the recording began, as far as the parent does not already demand it. Staging
-    /// buffers may lie in their memory, so not even an input of the call may be one of them.
+    /// The slots that were dead when the recording began, as far as the parent does not already demand it.
+    /// Staging buffers may lie in their memory, so not even an input of the call may be one of them.
     #[must_use]
     pub fn dead_before(&self) -> &[DeadMask] {
         &self.dead_before
     }
 
-    /// The slots that died while the recording ran, managed inputs apart ([`Role::Managed`] says `dies` for those).
-    /// An input that the call gives up may be one of them.
+    /// The slots that died while the recording ran, managed inputs apart ([`Role::Managed`] says `dies` for
+    /// those). An input that the call gives up may be one of them.
     #[must_use]
     pub fn dead_after(&self) -> &[DeadMask] {
         &self.dead_after

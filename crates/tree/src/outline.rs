@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::fmt::{self, Write};
 
 impl Tree {
-    /// The tree as text: a head line, then one line per node in the order in which they were made, each indented below
-    /// its parent. A star marks the nodes of the current path.
+    /// The tree as text: a head line, then one line per node in the order in which they were made, each
+    /// indented below its parent. A star marks the nodes of the current path.
     #[must_use]
     pub fn outline(&self) -> String {
         let mut text = String::new();
@@ -18,8 +18,8 @@ impl Tree {
         text
     }
 
-    /// The tree as a Graphviz graph: one box per node, edges to children, dashed edges to what followed last time where
-    /// that is no child; the current path is bold.
+    /// The tree as a Graphviz graph: one box per node, edges to children, dashed edges to what followed last
+    /// time where that is no child; the current path is bold.
     #[must_use]
     pub fn dot(&self) -> String {
         let mut text = String::new();

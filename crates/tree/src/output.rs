@@ -11,8 +11,8 @@ pub enum OldOutput {
     Error,
     /// Its storage is copied out of the pool, once, and its handles go on reading the copy.
     CopyOut,
-    /// It is still needed: its path goes on, and what runs next is recorded so that it leaves the output alone. Once
-    /// the path has grown to a limit the output is copied out instead, so that the path can end.
+    /// It is still needed: its path goes on, and what runs next is recorded so that it leaves the output
+    /// alone. Once the path has grown to a limit the output is copied out instead, so that the path can end.
     Keep,
 }
 
@@ -23,8 +23,8 @@ pub struct Output {
     pub kind: OutputKind,
     /// What becomes of the output at a new step; none means as the function says.
     pub old: Option<OldOutput>,
-    /// Whether the output is saved for the backward: at a new step it is copied out while its token is pending, even
-    /// where it would otherwise become stale.
+    /// Whether the output is saved for the backward: at a new step it is copied out while its token is
+    /// pending, even where it would otherwise become stale.
     pub saved: bool,
 }
 

@@ -11,11 +11,13 @@ pub enum PathState {
     /// There is no path: nothing has run, or nothing of what ran is needed.
     #[default]
     None,
-    /// It warmed up: what it left has addresses that will not come again, so nothing may be recorded below it.
+    /// It warmed up: what it left has addresses that will not come again, so nothing may be recorded below
+    /// it.
     WarmUp,
     /// It was recorded: the pool itself says which blocks are live.
     Recording,
-    /// It was replayed: the pool knows nothing of it and has to be restored before anything is recorded below.
+    /// It was replayed: the pool knows nothing of it and has to be restored before anything is recorded
+    /// below.
     Replaying,
 }
 

@@ -3,7 +3,8 @@
 use crate::{Address, FunctionId, InputIndex, NodeId, ParamIndex, ParamSetId, Phase, Signature, Slot};
 use thiserror::Error;
 
-/// What kept a recording from fitting a call. The later a variant stands in this list, the closer the recording came.
+/// What kept a recording from fitting a call. The later a variant stands in this list, the closer the
+/// recording came.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Mismatch {
@@ -41,8 +42,8 @@ pub enum Mismatch {
         /// The call's signature.
         called: Signature,
     },
-    /// An input that the recording reads in place comes from elsewhere, or the other way round, or only one of the
-    /// two writes to it.
+    /// An input that the recording reads in place comes from elsewhere, or the other way round, or only one
+    /// of the two writes to it.
     #[error("input {input} is used in another way than recorded")]
     Use {
         /// The input.
@@ -141,7 +142,8 @@ pub enum WarmUpReason {
     /// The function has not warmed up with these signatures.
     #[error("not warmed up with these signatures")]
     Cold,
-    /// The path is a warm-up with live outputs: their addresses are not stable, so nothing can be recorded below it.
+    /// The path is a warm-up with live outputs: their addresses are not stable, so nothing can be recorded
+    /// below it.
     #[error("an output of a warm-up is still in use, and nothing is recorded below a warm-up")]
     BelowWarmUp {
         /// The last warm-up run that still holds the path.
@@ -156,8 +158,8 @@ pub enum EagerReason {
     /// A recording or a warm-up is in progress.
     #[error("another recording or warm-up is in progress")]
     Busy,
-    /// The function writes to an input that is neither a parameter nor an output of the path, and copying it back is
-    /// switched off.
+    /// The function writes to an input that is neither a parameter nor an output of the path, and copying it
+    /// back is switched off.
     #[error("input {input} is written to and belongs neither to the parameters nor to the path")]
     MutatesForeignInput {
         /// The input.

@@ -7,19 +7,20 @@ use crate::node::{Expected, Node, Role};
 use crate::notice::Notice;
 use crate::output::{OldOutput, Output, OutputKind, TrackedSlots};
 use crate::path::PathState;
-use crate::reasons::RecordReason;
+use crate::reasons::{Demotion, RecordReason};
 use crate::ticket::Recording;
 use crate::transition::Ran;
 use crate::tree::Tree;
 use crate::{Epoch, FunctionId, NodeId, Slot, SlotIndex};
+use smallvec::SmallVec;
 use std::collections::HashMap;
 
 impl Tree {
     /// Begins a planned recording.
     ///
-    /// Precondition: the path has not moved since the plan was decided, and neither a recording nor a warm-up is in
-    /// progress. Effect: until the [`Recording`] is finished or dropped every other call runs eagerly; nothing else
-    /// changes. `live` counts the inputs of the call as live.
+    /// Precondition: the path has not moved since the plan was decided, and neither a recording nor a warm-up
+    /// is in progress. Effect: until the [`Recording`] is finished or dropped every other call runs eagerly;
+    /// nothing else changes. `live` counts the inputs of the call as live.
     ///
     /// # Errors
     ///
@@ -37,14 +38,15 @@ impl Tree {
 
     /// Reports that a recording was made, and that its exec was launched.
     ///
-    /// Precondition: the path has not moved since the plan was decided. `live` no longer counts what the call gave up,
-    /// and does not count the new outputs yet. Effect: the new node is current, all its fresh outputs are taken for
-    /// live, the call's token is made or consumed, and nodes that exceed a limit are evicted.
+    /// Precondition: the path has not moved since the plan was decided. `live` no longer counts what the call
+    /// gave up, and does not count the new outputs yet. Effect: the new node is current, all its fresh
+    /// outputs are taken for live, the call's token is made or consumed, and nodes that exceed a limit are
+    /// evicted.
     ///
     /// # Errors
     ///
-    /// [`Error::StaleDecision`], [`Error::UnknownFunction`], [`Error::BadAlias`]. The recording is abandoned, as if it
-    /// had been dropped, and the tree is as it was.
+    /// [`Error::StaleDecision`], [`Error::UnknownFunction`], [`Error::BadAlias`]. The recording is abandoned,
+    /// as if it had been dropped, and the tree is as it was.
     pub fn finish_recording<L: Liveness + ?Sized>(
         &mut self,
         recording: Recording,
@@ -54,40 +56,30 @@ impl Tree {
         let Recording { plan, dead_before, live_before, pass: _pass } = recording;
         self.check_current(plan.ground.moment)?;
         let old_default = self.registered(plan.ground.function)?.spec.old_outputs();
-        check_aliases(&outputs, plan.inputs.len())?;
-        let inputs = with_deaths(plan.inputs, live);
-        let dead_after = dead_after(&live_before, live);
-        let id = self.insert_node(&plan.ground, outputs, old_default);
-        let RecordPlan { ground, params, identity, reason, changed, demotions, .. } = plan;
+        check_aliases(&outputs, &plan.inputs)?;
+        let RecordPlan { ground, inputs, params, identity, reason, changed, demotions, .. } = plan;
         if let Some(params) = &params {
             self.params.remember(params.set, params.version, &params.addresses);
         }
-        let function_calls = self.functions[ground.function.index()].as_ref().map_or(0, |known| known.calls);
-        let limits = self.options.limits;
-        let branch = self.index.branch_mut(ground.parent, ground.function);
-        if matches!(reason, RecordReason::NoneFits { .. }) && changed.is_empty() {
-            branch.rerecordings.add(function_calls, limits.rerecordings_decay);
-        }
+        self.count_recording(&ground, &reason, changed, demotions);
+        let node = Node {
+            inputs: with_deaths(inputs, live),
+            params,
+            dead_before: dead_before.into(),
+            dead_after: dead_after(&live_before, live),
+            identity,
+            reason: Some(Box::new(reason)),
+            ..self.new_node(&ground, outputs, old_default)
+        };
+        let id = self.nodes.insert(node);
         self.index.insert(id, ground.parent, ground.function, identity);
         if let Some(function) = self.function_mut(ground.function) {
-            for change in changed {
-                function.changes.entry(change).or_default().add(function_calls, limits.changes_decay);
-            }
-            demotions.into_iter().for_each(|demotion| function.demote(demotion));
             function.nodes.push(id);
         }
         if let Some(parent) = ground.parent.and_then(|parent| self.nodes.get_mut(parent))
             && !parent.child_functions.contains(&ground.function)
         {
             parent.child_functions.push(ground.function);
-        }
-        if let Some(node) = self.nodes.get_mut(id) {
-            node.inputs = inputs;
-            node.params = params;
-            node.dead_before = dead_before.into();
-            node.dead_after = dead_after;
-            node.identity = identity;
-            node.reason = Some(Box::new(reason));
         }
         let kept = self.kept_len(&ground);
         let leaving = self.path.entries().get(kept..).unwrap_or_default().to_vec();
@@ -96,8 +88,8 @@ impl Tree {
         Ok(ran)
     }
 
-    /// Reports that a recording failed. It leaves no trace but one failure counted against its function: when too many
-    /// have failed lately, its calls run eagerly for a while.
+    /// Reports that a recording failed. It leaves no trace but one failure counted against its function: when
+    /// too many have failed lately, its calls run eagerly for a while.
     pub fn recording_failed(&mut self, recording: Recording) {
         let decay = self.options.limits.failures_decay;
         if let Some(function) = self.function_mut(recording.plan.ground.function) {
@@ -118,15 +110,33 @@ impl Tree {
         }
     }
 
-    pub(crate) fn insert_node(
+    /// Counts a recording against the budgets that it falls under, and stages what has changed too often.
+    fn count_recording(
         &mut self,
         ground: &Ground,
-        outputs: Vec<Output>,
-        old_default: OldOutput,
-    ) -> NodeId {
+        reason: &RecordReason,
+        changed: Vec<Demotion>,
+        demotions: Vec<Demotion>,
+    ) {
+        let limits = self.options.limits;
+        let Some(function) = self.functions.get_mut(ground.function.index()).and_then(Option::as_mut) else {
+            return;
+        };
+        if matches!(reason, RecordReason::NoneFits { .. }) && changed.is_empty() {
+            let branch = self.index.branch_mut(ground.parent, ground.function);
+            branch.rerecordings.add(function.calls, limits.rerecordings_decay);
+        }
+        for change in changed {
+            function.changes.entry(change).or_default().add(function.calls, limits.changes_decay);
+        }
+        demotions.into_iter().for_each(|demotion| function.demote(demotion));
+    }
+
+    /// A node that has not run yet and, until it is said otherwise, is a warm-up run.
+    pub(crate) fn new_node(&mut self, ground: &Ground, outputs: Vec<Output>, old_default: OldOutput) -> Node {
         let depth = self.kept_len(ground);
         self.serials += 1;
-        self.nodes.insert(Node {
+        Node {
             serial: self.serials,
             function: ground.function,
             phase: ground.kind.phase(),
@@ -145,12 +155,12 @@ impl Tree {
             successor: None,
             last_used: 0,
             replays: 0,
-            child_functions: smallvec::SmallVec::new(),
-        })
+            child_functions: SmallVec::new(),
+        }
     }
 
-    /// What a recording on this path finds dead, and what it finds live, as far as no ancestor demands it to be dead.
-    /// Managed inputs are left out: what becomes of those is said with the input.
+    /// What a recording on this path finds dead, and what it finds live, as far as no ancestor demands it to
+    /// be dead. Managed inputs are left out: what becomes of those is said with the input.
     fn demands<L: Liveness + ?Sized>(&self, plan: &RecordPlan, live: &L) -> (Vec<DeadMask>, Vec<DeadMask>) {
         let kept = self.kept_len(&plan.ground);
         let ancestors = self.path.entries().get(..kept).unwrap_or_default();
@@ -204,12 +214,13 @@ fn dead_after<L: Liveness + ?Sized>(live_before: &[DeadMask], live: &L) -> Box<[
     died.filter(|mask| mask.mask != 0).collect()
 }
 
-/// Rejects an output that is said to be an alias of what has no storage. `inputs` is none where the inputs' roles are
-/// not known, as in a warm-up.
-pub(crate) fn check_aliases(outputs: &[Output], inputs: usize) -> Result<(), Error> {
+/// Rejects an output that is said to be an alias of what has no storage.
+pub(crate) fn check_aliases(outputs: &[Output], inputs: &[Expected]) -> Result<(), Error> {
     for (output, declared) in (0..).map(SlotIndex::new).zip(outputs) {
         let is_bad = match declared.kind {
-            OutputKind::AliasOfInput(input) => input.get() as usize >= inputs,
+            OutputKind::AliasOfInput(input) => {
+                inputs.get(input.get() as usize).is_none_or(|input| input.role == Role::Scalar)
+            }
             OutputKind::AliasOfOutput(other) => {
                 let aliased = outputs.get(other.get() as usize).map(|aliased| aliased.kind);
                 other >= output || aliased != Some(OutputKind::Fresh)

@@ -1,4 +1,5 @@
-//! Tickets: a recording or a warm-up in progress. Nothing is changed by beginning one, so dropping it undoes it.
+//! Tickets: a recording or a warm-up in progress. Nothing is changed by beginning one, so dropping it undoes
+//! it.
 
 use crate::decision::{RecordPlan, WarmUpPlan};
 use crate::liveness::DeadMask;
@@ -33,9 +34,9 @@ impl Drop for Pass {
 
 /// A recording in progress.
 ///
-/// Hand it to [`Tree::finish_recording`](crate::Tree::finish_recording) when the capture has ended well, or to
-/// [`Tree::recording_failed`](crate::Tree::recording_failed) when it has not. Dropping it abandons the recording and
-/// leaves no trace of it.
+/// Hand it to [`Tree::finish_recording`](crate::Tree::finish_recording) when the capture has ended well, or
+/// to [`Tree::recording_failed`](crate::Tree::recording_failed) when it has not. Dropping it abandons the
+/// recording and leaves no trace of it.
 #[derive(Debug)]
 #[must_use = "dropping it abandons the recording"]
 pub struct Recording {
@@ -57,8 +58,8 @@ impl Recording {
 
 /// A warm-up in progress.
 ///
-/// Hand it to [`Tree::finish_warm_up`](crate::Tree::finish_warm_up) when the function has returned. Dropping it
-/// abandons the warm-up and leaves no trace of it.
+/// Hand it to [`Tree::finish_warm_up`](crate::Tree::finish_warm_up) when the function has returned. Dropping
+/// it abandons the warm-up and leaves no trace of it.
 #[derive(Debug)]
 #[must_use = "dropping it abandons the warm-up"]
 pub struct WarmUp {

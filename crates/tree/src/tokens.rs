@@ -3,8 +3,8 @@
 use crate::TokenId;
 use slotmap::SlotMap;
 
-/// The run on the path that a pending backward holds, by its depth; none if the run's path has ended or the forward
-/// ran eagerly.
+/// The run on the path that a pending backward holds, by its depth; none if the run's path has ended or the
+/// forward ran eagerly.
 pub(crate) type Held = Option<u32>;
 
 /// A (token -> held) pair means: the backward is pending and holds that run.

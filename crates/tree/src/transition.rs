@@ -23,26 +23,30 @@ pub struct Ran {
     pub token: Option<TokenId>,
     /// Nodes that had to make room for this one: whatever belongs to them can be freed.
     pub evicted: Vec<NodeId>,
+    /// Warm-up runs that were on the path and are not any more: their ids name nothing from now on.
+    pub ended_warm_ups: Vec<NodeId>,
 }
 
 impl Tree {
     /// Asks for a step: the next call that runs in the pool starts at a root, whatever is pending.
     ///
-    /// Precondition: none. Effect: none on the path until that call; asking again before it changes nothing. What is
-    /// still live then is dealt with as [`OldOutput`] says. A call that runs eagerly leaves the request standing.
+    /// Precondition: none. Effect: none on the path until that call; asking again before it changes nothing.
+    /// What is still live then is dealt with as [`OldOutput`](crate::OldOutput) says. A call that runs
+    /// eagerly leaves the request standing.
     pub fn begin_step(&mut self) {
         self.steps_requested += 1;
     }
 
     /// Reports that a decided replay was launched.
     ///
-    /// Precondition: the path has not moved since `replay` was decided, for this `call`, and nothing is in progress. Effect: the node is current,
-    /// its slots hold values of a new epoch, and the call's token is made or consumed.
+    /// Precondition: the path has not moved since `replay` was decided, for this `call`, and nothing is in
+    /// progress. Effect: the node is current, its slots hold values of a new epoch, and the call's token is
+    /// made or consumed.
     ///
     /// # Errors
     ///
-    /// [`Error::StaleDecision`], [`Error::Busy`], [`Error::UnknownNode`], [`Error::WrongFunction`]; the tree is as it
-    /// was.
+    /// [`Error::StaleDecision`], [`Error::Busy`], [`Error::UnknownNode`], [`Error::WrongFunction`]; the tree
+    /// is as it was.
     pub fn replayed(&mut self, replay: Replay, call: &Call<'_>) -> Result<Ran, Error> {
         self.check_current(replay.moment)?;
         self.check_idle()?;
@@ -53,14 +57,14 @@ impl Tree {
 
     /// Reports a replay that was not decided here but by checks compiled from the node's own expectations.
     ///
-    /// Precondition: the node's parent is on the path and nothing after the parent is needed, or the node is a root
-    /// and nothing on the path is needed; every expectation of the node holds for `call`. The tree checks the parent
-    /// and takes the caller's word for the rest. Effect: as [`replayed`](Self::replayed).
+    /// Precondition: the node's parent is on the path and nothing after the parent is needed, or the node is
+    /// a root and nothing on the path is needed; every expectation of the node holds for `call`. The tree
+    /// checks the parent and takes the caller's word for the rest. Effect: as [`replayed`](Self::replayed).
     ///
     /// # Errors
     ///
-    /// [`Error::UnknownNode`], [`Error::WrongFunction`], [`Error::DoesNotFollow`], [`Error::Busy`]; the tree is as it
-    /// was.
+    /// [`Error::UnknownNode`], [`Error::WrongFunction`], [`Error::DoesNotFollow`], [`Error::Busy`]; the tree
+    /// is as it was.
     #[inline]
     pub fn follow(&mut self, node: NodeId, call: &Call<'_>) -> Result<Ran, Error> {
         let known = self.nodes.get(node).ok_or(Error::UnknownNode { node })?;
@@ -78,9 +82,9 @@ impl Tree {
 
     /// Reports that a call ran eagerly, outside the pool.
     ///
-    /// Precondition: none beyond what [`decide`](Self::decide) checks. Effect: the call's token is made or consumed,
-    /// and the function's counts decay by one call; the path stays as it is. The token of a forward that ran eagerly
-    /// holds nothing.
+    /// Precondition: none beyond what [`decide`](Self::decide) checks. Effect: the call's token is made or
+    /// consumed, and the function's counts decay by one call; the path stays as it is. The token of a forward
+    /// that ran eagerly holds nothing.
     ///
     /// # Errors
     ///
@@ -105,10 +109,12 @@ impl Tree {
         Ok(token)
     }
 
-    /// Says that a pending backward will never run, as when its last handle is dropped. Returns whether it was pending.
+    /// Says that a pending backward will never run, as when its last handle is dropped. Returns whether it
+    /// was pending.
     ///
-    /// Precondition: none; it may be called between any two other calls, also while a recording is in progress.
-    /// Effect: the forward holds its path no longer. Under [`PendingRule::UntilBackwardRuns`] nothing happens.
+    /// Precondition: none; it may be called between any two other calls, also while a recording is in
+    /// progress. Effect: the forward holds its path no longer. Under [`PendingRule::UntilBackwardRuns`]
+    /// nothing happens.
     pub fn discard_backward(&mut self, token: TokenId) -> bool {
         self.options.pending == PendingRule::Tokens && self.consume(token)
     }
@@ -142,7 +148,13 @@ impl Tree {
     pub(crate) fn advance(&mut self, id: NodeId, kind: CallKind, moment: Moment, state: PathState) -> Ran {
         self.version += 1;
         self.runs += 1;
-        let mut ran = Ran { node: id, epoch: Epoch::default(), token: None, evicted: Vec::new() };
+        let mut ran = Ran {
+            node: id,
+            epoch: Epoch::default(),
+            token: None,
+            evicted: Vec::new(),
+            ended_warm_ups: Vec::new(),
+        };
         let Some(node) = self.nodes.get_mut(id) else { return ran };
         let (depth, function, successor) = (node.depth, node.function, node.successor);
         ran.epoch = Epoch::new(node.epoch.get() + 1);
@@ -153,7 +165,7 @@ impl Tree {
         }
         self.steps_answered = self.steps_answered.max(moment.steps_answered);
         if (depth as usize) < self.path.len() {
-            self.cut_path(depth as usize);
+            ran.ended_warm_ups = self.cut_path(depth as usize);
         }
         match kind {
             CallKind::Inference => {}
@@ -183,15 +195,18 @@ impl Tree {
     }
 
     /// Takes the tail off the path: its warm-up runs are gone, its pending backwards hold nothing any more.
-    fn cut_path(&mut self, kept: usize) {
+    fn cut_path(&mut self, kept: usize) -> Vec<NodeId> {
+        let mut warm_ups = Vec::new();
         for entry in self.path.cut(kept) {
             if let Some(token) = entry.token {
                 self.tokens.detach(token);
             }
             if self.nodes.get(entry.node).is_some_and(Node::is_warm_up) {
                 self.nodes.remove(entry.node);
+                warm_ups.push(entry.node);
             }
         }
+        warm_ups
     }
 
     fn consume(&mut self, token: TokenId) -> bool {

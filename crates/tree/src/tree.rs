@@ -20,9 +20,11 @@ static NEXT_TREE: AtomicU64 = AtomicU64::new(0);
 
 /// Functions, their recordings arranged by the order in which they ran, and the path that is running now.
 ///
-/// A tree holds data alone: no memory, no device, no handle of a user. Each call goes through it in two parts:
-/// [`decide`](Self::decide) says what the call does and changes nothing; one of the transitions reports that it was
-/// done. A transition that returns an error, and a call that fails before its transition, leave the tree as it was.
+/// A tree holds data alone: no memory, no device, no handle of a user. Each call goes through it in two
+/// parts: [`decide`](Self::decide) says what the call does and changes nothing; one of the transitions
+/// reports that it was done. A transition that returns an error, and a call that fails before its transition,
+/// leave the tree as it was; an error of `finish_recording` or `finish_warm_up` abandons what was in progress, as
+/// dropping it does.
 ///
 /// | transition | precondition | effect |
 /// |---|---|---|
@@ -151,8 +153,8 @@ impl Tree {
         self.path.entries().last().map(|entry| entry.node)
     }
 
-    /// Whether nothing on the path is needed: no output is live and no backward is pending. A tree without a path is
-    /// in that state too.
+    /// Whether nothing on the path is needed: no output is live and no backward is pending. A tree without a
+    /// path is in that state too.
     #[must_use]
     pub fn is_path_over<L: Liveness + ?Sized>(&self, live: &L) -> bool {
         self.path.is_unneeded_from(0, &self.nodes, live)
@@ -208,7 +210,8 @@ impl Tree {
         known.ok_or(Error::UnknownFunction { function })
     }
 
-    /// The state of a function that is known to be registered; a function removed meanwhile is simply not there.
+    /// The state of a function that is known to be registered; a function removed meanwhile is simply not
+    /// there.
     pub(crate) fn function_mut(&mut self, function: FunctionId) -> Option<&mut Function> {
         self.functions.get_mut(function.index())?.as_mut()
     }

@@ -28,9 +28,9 @@ impl Tree {
 
     /// Reports that a warm-up has run.
     ///
-    /// Precondition: the path has not moved since the plan was decided. Effect: the run is current until its path
-    /// ends, and the call's token is made or consumed. The function is warm for the call's signatures, unless it is
-    /// not `ready`: then the next call with them warms up again.
+    /// Precondition: the path has not moved since the plan was decided. Effect: the run is current until its
+    /// path ends, and the call's token is made or consumed. The function is warm for the call's signatures,
+    /// unless it is not `ready`: then the next call with them warms up again.
     ///
     /// # Errors
     ///
@@ -44,8 +44,9 @@ impl Tree {
         let WarmUp { plan: WarmUpPlan { ground, key, inputs, .. }, pass: _pass } = warm_up;
         self.check_current(ground.moment)?;
         let old_default = self.registered(ground.function)?.spec.old_outputs();
-        check_aliases(&outputs, inputs)?;
-        let id = self.insert_node(&ground, outputs, old_default);
+        check_aliases(&outputs, &inputs)?;
+        let node = self.new_node(&ground, outputs, old_default);
+        let id = self.nodes.insert(node);
         if ready {
             self.learn_signatures(ground.function, key);
         }

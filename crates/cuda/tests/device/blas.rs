@@ -113,3 +113,21 @@ pub(crate) fn a_product_of_nothing_or_at_null_is_refused(device: &CudaDevice) {
     let null = blas.gemm(&Gemm::new(1, 1, 1), memory.base(), DevicePtr::NULL, memory.base()).unwrap_err();
     assert_eq!(problem(null), Problem::NullAddress);
 }
+
+pub(crate) fn an_allocation_behind_a_product_is_named_by_the_librarys_kernel(device: &CudaDevice) {
+    let stream = device.create_stream().unwrap();
+    let Some(mut blas) = blas(device, &stream) else { return };
+    let memory = device.allocate(1 << 20).unwrap();
+    let at = |part: u64| memory.base().checked_add(part << 18).unwrap();
+    let mut product = || blas.gemm(&Gemm::new(16, 16, 16), at(0), at(1), at(2)).unwrap();
+    product();
+    let capture = CaptureGuard::begin(device, &stream, CaptureMode::ThreadLocal).unwrap();
+    product();
+    let address = device.allocate_async(&stream, 256).unwrap();
+    device.free_async(&stream, address).unwrap();
+    let audit = device.audit(&capture.end().unwrap()).unwrap();
+    let after = &audit.memory_nodes.first().unwrap().after;
+    // A driver that is older than CUDA 12.3 does not say the names of functions.
+    let expected = if device.driver_version().unwrap() >= 12_030 { "gemm" } else { "a node of kind Kernel" };
+    assert!(after.contains(expected), "{after}");
+}

@@ -2,32 +2,20 @@
 //!
 //! CUDA poisons the process, so this runs in a process of its own.
 
-use std::process::{Command, ExitCode};
-
 use graphgrove_cuda::CudaDevice;
 use graphgrove_device::{
     Args, Capture, CaptureGuard, CaptureMode, DeviceError, DevicePtr, Graphs, LaunchDims, Memory,
     SegmentMemory, Streams, Work,
 };
 
+use crate::device::child::{Part, in_a_process_of_its_own};
 use crate::support::kernel;
 
-const CHILD: &str = "GRAPHGROVE_CUDA_TEST_FAULT";
-
-/// Runs the part of the test that breaks its process, in the process that was made for it.
-pub(crate) fn child() -> Option<ExitCode> {
-    std::env::var_os(CHILD)?;
-    break_the_device(&CudaDevice::open(0).unwrap());
-    Some(ExitCode::SUCCESS)
-}
-
 pub(crate) fn a_fault_poisons_the_device_and_everything_still_ends(_device: &CudaDevice) {
-    let program = std::env::current_exe().unwrap();
-    let status = Command::new(program).env(CHILD, "1").status().unwrap();
-    assert!(status.success(), "{status}");
+    in_a_process_of_its_own(Part::Fault);
 }
 
-fn break_the_device(device: &CudaDevice) {
+pub(crate) fn break_the_device(device: &CudaDevice) {
     let (stream, other) = (device.create_stream().unwrap(), device.create_stream().unwrap());
     let memory = device.allocate(4096).unwrap();
     let host = device.host_buffer(64).unwrap();

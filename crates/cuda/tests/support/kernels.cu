@@ -46,5 +46,12 @@ extern "C" __global__ void slow_add(unsigned* at, unsigned n, unsigned value, un
     }
 }
 
+// Does nothing but take its time.
+extern "C" __global__ void spin(unsigned microseconds) {
+    const unsigned long long end = nanoseconds() + microseconds * 1000ull;
+    while (nanoseconds() < end) {
+    }
+}
+
 // Writes where its argument does not point to memory.
 extern "C" __global__ void wild(unsigned* at) { *at = 1; }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::check::check;
 use super::rig::Rig;
-use super::violation::{equal, succeeds};
+use super::violation::{equal, holds, succeeds};
 use super::{Check, Harness, Verdict};
 use crate::{EventHandle, Progress, Streams};
 
@@ -179,5 +179,12 @@ fn event_handles_say_what_they_name<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
     let (first, second) = (rig.event()?, rig.event()?);
     equal("whether two events are one", first.id() == second.id(), false)?;
     equal("a clone", first.clone().id(), first.id())?;
-    equal("the owner", first.device(), rig.device.id())
+    equal("the owner", first.device(), rig.device.id())?;
+    let mut ids = vec![first.id(), second.id()];
+    for _ in 0..16 {
+        let later = rig.event()?.id();
+        holds("an event made after a drop", !ids.contains(&later), "an identity not used before", later)?;
+        ids.push(later);
+    }
+    Ok(())
 }

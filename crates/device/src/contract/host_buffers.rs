@@ -4,7 +4,7 @@ use super::check::check;
 use super::rig::Rig;
 use super::violation::{equal, invalid};
 use super::{Check, Harness, Verdict};
-use crate::{HostMemory, Memory, Problem, Streams, Work};
+use crate::{Capabilities, HostMemory, Memory, Problem, Streams, Work};
 
 pub(super) fn checks<H: Harness>() -> Vec<Check<H>> {
     vec![
@@ -32,6 +32,12 @@ pub(super) fn checks<H: Harness>() -> Vec<Check<H>> {
             an_enqueued_upload_keeps_its_host_buffer_alive,
             "The source of an asynchronous copy is read when the copy runs, so it has to live until then.",
             "CUDA Programming Guide, Asynchronous Concurrent Execution"
+        ),
+        check!(
+            an_upload_reads_its_host_buffer_when_it_runs,
+            "The source of an asynchronous copy is read when the copy runs: what earlier work of the stream wrote there counts.",
+            "CUDA Programming Guide, Asynchronous Concurrent Execution",
+            Capabilities::HOST_CALLS
         ),
         check!(
             an_enqueued_download_keeps_its_host_buffer_alive,
@@ -127,6 +133,21 @@ fn an_enqueued_upload_keeps_its_host_buffer_alive<H: Harness>(rig: &Rig<'_, H>) 
     other.write(0, &[3; 4096])?;
     rig.finish(&stream)?;
     rig.expect_bytes("what was uploaded", &device, &[8; 4096])
+}
+
+fn an_upload_reads_its_host_buffer_when_it_runs<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    let (stream, target) = (rig.stream()?, rig.filled(1)?);
+    let host = rig.device.host_buffer(target.bytes() as usize)?;
+    let (writes, words) = (host.clone(), 5_u32.to_le_bytes().repeat(host.bytes() / 4));
+    rig.device.host_call(
+        &stream,
+        Box::new(move || {
+            // Should this be refused, the zeros that stay are reported below.
+            let _ = writes.write(0, &words);
+        }),
+    )?;
+    rig.device.upload(&stream, target.at(), &host, 0, host.bytes())?;
+    rig.finish_words(&stream, "what was uploaded", &target, 5)
 }
 
 fn an_enqueued_download_keeps_its_host_buffer_alive<H: Harness>(rig: &Rig<'_, H>) -> Verdict {

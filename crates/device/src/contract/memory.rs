@@ -53,6 +53,11 @@ pub(super) fn checks<H: Harness>() -> Vec<Check<H>> {
             "Driver API, cuMemGetInfo"
         ),
         check!(
+            what_is_freed_comes_back_however_often,
+            "Allocating and freeing over and over takes no memory away.",
+            "Driver API, cuMemFree"
+        ),
+        check!(
             adopted_memory_is_used_and_not_freed,
             "Memory that somebody else owns can be used, and outlives the segment that adopted it.",
             "Memory::adopt_segment"
@@ -181,6 +186,24 @@ fn free_memory_falls_with_an_allocation_and_returns_with_its_drop<H: Harness>(ri
     let after = rig.device.memory_info()?;
     holds("after the drop", after.free >= during.free + bytes, "32 MiB more free", (during, after))?;
     equal("the total", after.total, before.total)
+}
+
+fn what_is_freed_comes_back_however_often<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    drop(rig.device.allocate(32 * MIB)?);
+    let before = rig.device.memory_info()?;
+    for _ in 0..64 {
+        let segment = rig.device.allocate(32 * MIB)?;
+        let during = rig.device.memory_info()?;
+        holds(
+            "after allocating",
+            during.free + 32 * MIB <= before.free,
+            "32 MiB less free",
+            (before, during),
+        )?;
+        drop(segment);
+    }
+    let after = rig.device.memory_info()?;
+    holds("after 64 rounds", after.free >= before.free, "no less free than before", (before, after))
 }
 
 fn adopted_memory_is_used_and_not_freed<H: Harness>(rig: &Rig<'_, H>) -> Verdict {

@@ -13,7 +13,7 @@ pub(super) fn checks<H: Harness>() -> Vec<Check<H>> {
     vec![
         check!(
             a_reserved_range_has_addresses_and_no_memory,
-            "Reserving takes addresses only, in multiples of the granularity.",
+            "Reserving takes addresses only, in multiples of the granularity and from one on.",
             "Driver API, cuMemAddressReserve",
             NEEDS
         ),
@@ -93,7 +93,8 @@ fn a_reserved_range_has_addresses_and_no_memory<H: Harness>(rig: &Rig<'_, H>) ->
     let range = rig.device.reserve(2 * granularity + 1)?;
     equal("the length", range.bytes(), 3 * granularity)?;
     equal("the mapped bytes", range.mapped_bytes(), 0)?;
-    holds("the base", !range.base().is_null(), "an address that is not null", range.base())?;
+    let whole = !range.base().is_null() && range.base().is_aligned_to(granularity);
+    holds("the base", whole, "a multiple of the granularity that is not null", range.base())?;
     let written = rig.device.write(range.base(), &[1; 4]);
     invalid!("writing where nothing is mapped", written, Problem::NotAllocated { .. })
 }

@@ -95,6 +95,7 @@ fn ranges_past_a_host_buffer_are_refused() {
     assert_eq!(problem(host.read(12, &mut [0; 5])), out);
     assert_eq!(problem(rig.device.upload(&rig.a, rig.buffer(0), &host, 12, 5)), out);
     assert_eq!(problem(rig.device.download(&rig.a, &host, 12, rig.buffer(0), 5)), out);
+    assert_eq!(host.write(16, &[]), Ok(()));
     assert!(matches!(problem(host.read(usize::MAX, &mut [0; 2])), Problem::OutOfRange { .. }));
     assert_eq!(host.write(11, &[0; 5]), Ok(()));
 }
@@ -127,6 +128,25 @@ fn pages_are_mapped_and_unmapped_as_whole_pieces() {
     device.map(&mut range, 4096, 4096).unwrap();
     drop(range);
     assert_eq!(device.memory_info().unwrap().free, 8 << 30);
+}
+
+#[test]
+fn a_reserved_range_begins_on_a_multiple_of_the_granularity() {
+    let device = SimDevice::new();
+    let _small = device.allocate(100).unwrap();
+    assert!(device.reserve(1).unwrap().base().is_aligned_to(device.granularity()));
+}
+
+#[test]
+fn settings_out_of_all_bounds_are_brought_within_them() {
+    let device = SimDevice::builder().granularity(u64::MAX).exec_cost(u64::MAX, u64::MAX).build();
+    assert_eq!(device.granularity(), 1 << 40);
+    let stream = device.create_stream().unwrap();
+    device.begin_capture(&stream, CaptureMode::Relaxed).unwrap();
+    let graph = device.end_capture(&stream).unwrap();
+    assert!(matches!(device.instantiate(&graph).unwrap_err(), DeviceError::OutOfMemory { .. }));
+    assert!(matches!(device.host_buffer(usize::MAX).unwrap_err(), DeviceError::OutOfMemory { .. }));
+    assert_eq!(SimDevice::builder().granularity(1000).build().granularity(), 1024);
 }
 
 #[test]

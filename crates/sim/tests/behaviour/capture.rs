@@ -411,6 +411,80 @@ fn only_what_the_same_capture_allocated_can_be_freed_in_it_and_once() {
 }
 
 #[test]
+fn the_addresses_of_a_graphs_memory_come_back_when_nothing_has_them() {
+    let rig = Rig::new();
+    let allocate = |keep: bool| {
+        let guard = CaptureGuard::begin(&rig.device, &rig.a, CaptureMode::ThreadLocal).unwrap();
+        let address = rig.device.allocate_async(&rig.a, BYTES).unwrap();
+        rig.store(&rig.a, address, 1);
+        rig.device.free_async(&rig.a, address).unwrap();
+        (address, keep.then(|| rig.device.instantiate(&guard.end().unwrap()).unwrap()))
+    };
+    let (first, aborted) = allocate(false);
+    assert!(aborted.is_none());
+    assert!(rig.device.fill(&rig.a, first, 0, 4).is_err());
+    let (second, exec) = allocate(true);
+    assert_eq!(second, first);
+    let (third, _) = allocate(false);
+    assert_ne!(third, first);
+    drop(exec);
+    assert_eq!(allocate(false).0, first);
+}
+
+#[test]
+fn memory_that_a_graph_left_allocated_outlives_it_and_is_freed_in_stream_order() {
+    let rig = Rig::new();
+    let free = rig.device.memory_info().unwrap().free;
+    let mut address = None;
+    let graph = rig.capture(|| {
+        address = Some(rig.device.allocate_async(&rig.a, BYTES).unwrap());
+        rig.store(&rig.a, address.unwrap(), 3);
+    });
+    let address = address.unwrap();
+    let mut exec = rig.device.instantiate(&graph).unwrap();
+    rig.launch(&mut exec, &rig.a);
+    rig.device.synchronize().unwrap();
+    drop((exec, graph));
+    assert_eq!(rig.value(address), 3);
+    rig.device.free_async(&rig.a, address).unwrap();
+    rig.device.synchronize().unwrap();
+    assert_eq!(rig.device.memory_info().unwrap().free, free);
+    assert!(rig.device.free_async(&rig.a, address).is_err());
+}
+
+#[test]
+fn an_address_freed_in_stream_order_serves_any_other_memory() {
+    let rig = Rig::new();
+    let address = rig.device.allocate_async(&rig.a, 128).unwrap();
+    rig.device.free_async(&rig.a, address).unwrap();
+    rig.device.synchronize().unwrap();
+    let segment = rig.device.allocate(128).unwrap();
+    assert_eq!(graphgrove_device::SegmentMemory::base(&segment), address);
+    assert_eq!(rig.device.write(address, &[1]), Ok(()));
+    drop(segment);
+    let graph = rig.capture(|| {
+        let inside = rig.device.allocate_async(&rig.a, 128).unwrap();
+        assert_eq!(inside, address);
+        rig.device.fill(&rig.a, inside, 0, 4).unwrap();
+    });
+    assert_eq!(rig.device.audit(&graph).unwrap().nodes, 2);
+}
+
+#[test]
+fn memory_freed_in_stream_order_comes_back_before_the_device_runs_out() {
+    for null_launch in [false, true] {
+        let rig =
+            Rig::with(graphgrove_sim::SimDevice::builder().memory_bytes(1 << 16).null_launch(null_launch));
+        for _ in 0..200 {
+            let address = rig.device.allocate_async(&rig.a, 1024).unwrap();
+            rig.device.free_async(&rig.a, address).unwrap();
+        }
+        rig.device.synchronize().unwrap();
+        assert_eq!(rig.device.memory_info().unwrap().free, (1 << 16) - 16 * BYTES);
+    }
+}
+
+#[test]
 fn a_stale_use_of_a_graphs_allocation_is_found() {
     let rig = Rig::new();
     let mut address = None;

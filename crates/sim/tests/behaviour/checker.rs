@@ -1,8 +1,8 @@
 //! Memory errors: each is found, and what comes close to it is not.
 
 use graphgrove_device::{
-    Annotation, Args, Call, DeviceError, DevicePtr, HostMemory, LaunchDims, Memory, Problem, ReservedRange,
-    SegmentMemory, Streams, Work,
+    Annotation, Args, Call, DeviceError, DevicePtr, GatherRow, HostMemory, LaunchDims, Memory, Problem,
+    ReservedRange, SegmentMemory, Streams, Work,
 };
 use graphgrove_sim::{Finding, POISON, SimDevice};
 
@@ -39,8 +39,9 @@ fn work_that_comes_after_its_segment_was_freed_is_found_and_faults() {
     drop(segment);
     assert!(rig.device.synchronize().unwrap_err().is_fatal());
     let findings = rig.findings();
-    let [Finding::UseAfterFree { access, target }] = &findings[..] else { panic!("{findings:?}") };
+    let [Finding::UseAfterFree { access, target, freed }] = &findings[..] else { panic!("{findings:?}") };
     assert_eq!((&*access.name, target.allocation), ("fill", Some((base, 256))));
+    assert_eq!(&*freed.name, "free segment");
 }
 
 #[test]
@@ -115,6 +116,120 @@ fn an_access_that_the_launch_did_not_declare_is_found() {
     let args = Args::new().write(rig.buffer(0)).write(rig.buffer(1)).scalar(N);
     rig.device.launch(&rig.a, &rig.copy, LaunchDims::ONE, &args).unwrap();
     assert!(matches!(rig.findings()[..], [Finding::Undeclared { write: false, .. }]));
+}
+
+#[test]
+fn a_read_through_a_view_made_to_write_is_found() {
+    let launched = |read_write: bool| {
+        let rig = Rig::new();
+        rig.store(&rig.a, rig.buffer(0), 1);
+        let kernel = rig.device.kernel("accumulate", move |scope| {
+            let view = if read_write { scope.read_write::<u32>(0, 1)? } else { scope.write::<u32>(0, 1)? };
+            view.set(0, view.get(0) + 1);
+            Ok(())
+        });
+        rig.device.launch(&rig.a, &kernel, LaunchDims::ONE, &Args::new().read_write(rig.buffer(0))).unwrap();
+        assert_eq!(rig.value(rig.buffer(0)), 2);
+        rig.findings()
+    };
+    assert_eq!(launched(true), []);
+    assert!(matches!(launched(false)[..], [Finding::Undeclared { write: false, .. }]));
+}
+
+#[test]
+fn a_copy_onto_itself_is_found_and_one_beside_itself_is_not() {
+    let copied = |distance: u64| {
+        let rig = Rig::new();
+        rig.device.fill(&rig.a, rig.buffer(0), 1, 2 * BYTES).unwrap();
+        rig.device.copy(&rig.a, rig.buffer(0).checked_add(distance).unwrap(), rig.buffer(0), 16).unwrap();
+        rig.findings()
+    };
+    assert_eq!(copied(16), []);
+    assert!(matches!(copied(15)[..], [Finding::Overlap { .. }]));
+}
+
+#[test]
+fn a_gather_whose_rows_meet_is_found() {
+    let gathered = |to: u64, from: u64| {
+        let rig = Rig::new();
+        let at = |offset: u64| rig.buffer(0).checked_add(offset).unwrap();
+        rig.device.fill(&rig.a, rig.buffer(0), 1, 4 * BYTES).unwrap();
+        let rows = [GatherRow { to: at(0), bytes: 16 }, GatherRow { to: at(to), bytes: 16 }];
+        rig.device.gather(&rig.a, &rows, &[at(64), at(from)]).unwrap();
+        rig.findings()
+    };
+    assert_eq!(gathered(16, 64), []);
+    assert!(!gathered(8, 80).is_empty());
+    assert!(!gathered(32, 15).is_empty());
+}
+
+#[test]
+fn memory_freed_before_its_work_is_known_to_be_over_is_found_for_every_seed() {
+    for seed in 0..32 {
+        let freed = |wait: bool| {
+            let rig = Rig::seeded(seed);
+            let segment = rig.device.allocate(256).unwrap();
+            rig.store(&rig.a, segment.base(), 1);
+            rig.device.query_stream(&rig.b).unwrap();
+            if wait {
+                rig.device.synchronize_stream(&rig.a).unwrap();
+            }
+            drop(segment);
+            rig.findings()
+        };
+        assert_eq!(freed(true), []);
+        assert!(!freed(false).is_empty(), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_use_after_free_is_found_although_the_memory_was_allocated_again() {
+    for seed in 0..16 {
+        let rig = Rig::seeded(seed);
+        let segment = rig.device.allocate(512).unwrap();
+        let old = segment.base();
+        rig.store(&rig.a, old, 1);
+        drop(segment);
+        let again = rig.device.allocate(512).unwrap();
+        assert_ne!(again.base(), old);
+        assert!(rig.device.synchronize().is_err());
+        let findings = rig.findings();
+        assert!(matches!(findings[..], [Finding::UseAfterFree { .. }]), "seed {seed}: {findings:?}");
+    }
+}
+
+#[test]
+fn pages_unmapped_before_their_work_is_known_to_be_over_are_found() {
+    let unmapped = |wait: bool| {
+        let rig = Rig::with(SimDevice::builder().granularity(4096));
+        let mut range = rig.device.reserve(4096).unwrap();
+        rig.device.map(&mut range, 0, 4096).unwrap();
+        rig.store(&rig.a, range.base(), 1);
+        (0..64).for_each(|_| drop(rig.device.query_stream(&rig.b)));
+        if wait {
+            rig.device.synchronize_stream(&rig.a).unwrap();
+        }
+        rig.device.unmap(&mut range, 0, 4096).unwrap();
+        rig.findings()
+    };
+    assert_eq!(unmapped(true), []);
+    assert!(matches!(unmapped(false)[..], [Finding::Race { .. }]));
+}
+
+#[test]
+fn many_streams_leave_no_weight_behind_and_races_are_still_found() {
+    let rig = Rig::new();
+    let streams: Vec<_> = (0..300).map(|_| rig.device.create_stream().unwrap()).collect();
+    streams.iter().for_each(|stream| rig.store(stream, rig.buffer(1), 1));
+    drop(streams);
+    rig.device.synchronize().unwrap();
+    rig.device.synchronize().unwrap();
+    assert!(matches!(rig.findings()[0], Finding::Race { .. }));
+    rig.store(&rig.a, rig.buffer(1), 2);
+    assert_eq!(rig.findings(), []);
+    rig.store(&rig.a, rig.buffer(1), 2);
+    rig.store(&rig.b, rig.buffer(1), 2);
+    assert!(matches!(rig.findings()[..], [Finding::Race { .. }]));
 }
 
 #[test]

@@ -127,6 +127,130 @@ fn a_host_function_runs_in_its_turn() {
 }
 
 #[test]
+fn a_host_function_may_read_and_write_host_buffers_at_its_place_in_the_stream() {
+    let rig = Rig::new();
+    let (from, to) = (rig.device.host_buffer(4).unwrap(), rig.device.host_buffer(4).unwrap());
+    let (reads, writes) = (from.clone(), to.clone());
+    rig.store(&rig.a, rig.buffer(0), 20);
+    rig.device.download(&rig.a, &from, 0, rig.buffer(0), 4).unwrap();
+    let body = move || {
+        let mut bytes = [0; 4];
+        reads.read(0, &mut bytes).unwrap();
+        writes.write(0, &(u32::from_le_bytes(bytes) + 1).to_le_bytes()).unwrap();
+    };
+    rig.device.host_call(&rig.a, Box::new(body)).unwrap();
+    rig.device.upload(&rig.a, rig.buffer(1), &to, 0, 4).unwrap();
+    assert_eq!((rig.value(rig.buffer(1)), rig.findings()), (21, vec![]));
+}
+
+#[test]
+fn a_host_function_races_with_copies_on_other_streams() {
+    let rig = Rig::new();
+    let host = rig.device.host_buffer(4).unwrap();
+    let writes = host.clone();
+    rig.device.host_call(&rig.a, Box::new(move || writes.write(0, &[1; 4]).unwrap())).unwrap();
+    rig.device.upload(&rig.b, rig.buffer(0), &host, 0, 4).unwrap();
+    assert!(matches!(rig.findings()[..], [graphgrove_sim::Finding::Race { .. }]));
+}
+
+#[test]
+fn a_host_function_may_wait_for_a_thread_that_uses_the_device() {
+    let rig = Rig::new();
+    let device = rig.device.clone();
+    let body = move || {
+        let device = device.clone();
+        let other = move || {
+            let stream = device.create_stream().unwrap();
+            device.synchronize_stream(&stream).unwrap();
+            device.memory_info().unwrap()
+        };
+        assert!(std::thread::spawn(other).join().unwrap().free > 0);
+    };
+    rig.device.host_call(&rig.a, Box::new(body)).unwrap();
+    rig.store(&rig.a, rig.buffer(0), 3);
+    assert_eq!(rig.value(rig.buffer(0)), 3);
+}
+
+#[test]
+fn a_thread_that_waits_for_a_stream_waits_for_the_host_function_that_another_thread_runs() {
+    let rig = Rig::new();
+    let (started, has_started) = std::sync::mpsc::channel();
+    let (go, may_go) = std::sync::mpsc::channel();
+    let body = move || {
+        started.send(()).unwrap();
+        may_go.recv().unwrap();
+    };
+    rig.device.host_call(&rig.a, Box::new(body)).unwrap();
+    rig.store(&rig.a, rig.buffer(0), 3);
+    std::thread::scope(|scope| {
+        scope.spawn(|| rig.device.synchronize_stream(&rig.a).unwrap());
+        has_started.recv().unwrap();
+        let waits = scope.spawn(|| rig.value(rig.buffer(0)));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(!waits.is_finished());
+        go.send(()).unwrap();
+        assert_eq!(waits.join().unwrap(), 3);
+    });
+}
+
+#[test]
+fn a_host_function_in_a_graph_runs_before_the_nodes_behind_it() {
+    for seed in 0..8 {
+        let rig = Rig::seeded(seed);
+        let host = rig.device.host_buffer(4).unwrap();
+        let writes = host.clone();
+        let mut turn = 0_u32;
+        let mut exec = rig.exec(|| {
+            let body = move || {
+                turn += 1;
+                writes.write(0, &turn.to_le_bytes()).unwrap();
+            };
+            rig.device.host_call(&rig.a, Box::new(body)).unwrap();
+            rig.device.upload(&rig.a, rig.buffer(0), &host, 0, 4).unwrap();
+        });
+        for turn in 1..4 {
+            rig.launch(&mut exec, &rig.a);
+            assert_eq!((rig.value(rig.buffer(0)), rig.findings()), (turn, vec![]));
+        }
+    }
+}
+
+#[test]
+fn a_panic_in_a_host_function_is_a_fault() {
+    let rig = Rig::new();
+    rig.device.host_call(&rig.a, Box::new(|| std::panic::resume_unwind(Box::new("trap")))).unwrap();
+    rig.store(&rig.a, rig.buffer(0), 3);
+    assert_eq!(
+        rig.device.synchronize(),
+        Err(DeviceError::Fault { cause: "a host function panicked".into() })
+    );
+}
+
+#[test]
+fn a_kernel_that_asks_the_device_is_a_fault_and_does_not_hang() {
+    let rig = Rig::new();
+    let (device, host) = (rig.device.clone(), rig.device.host_buffer(4).unwrap());
+    let (sender, seen) = std::sync::mpsc::channel();
+    let asks = rig.device.kernel("asks", move |_| {
+        sender.send(host.write(0, &[1])).map_err(|_| KernelFault::new("nobody listens"))?;
+        assert_eq!(device.findings(), []);
+        Ok(())
+    });
+    rig.device.launch(&rig.a, &asks, LaunchDims::ONE, &Args::new()).unwrap();
+    assert_eq!(rig.device.synchronize(), Err(DeviceError::Fault { cause: "asks panicked".into() }));
+    assert_eq!(seen.recv(), Ok(Err(DeviceError::invalid(Call::Write, Problem::FromDeviceCode))));
+}
+
+#[test]
+fn a_verdict_does_not_pass_a_poisoned_device() {
+    let rig = Rig::new();
+    let broken = rig.device.kernel("broken", |_| Err(KernelFault::new("assertion failed")));
+    rig.device.launch(&rig.a, &broken, LaunchDims::ONE, &Args::new()).unwrap();
+    let found = rig.device.verdict().unwrap_err();
+    assert_eq!(found.to_string(), "0 findings\n  the device is poisoned: assertion failed");
+}
+
+#[test]
 fn work_that_calls_the_device_is_refused_and_not_hung() {
     let rig = Rig::new();
     let device = rig.device.clone();

@@ -1,7 +1,8 @@
 //! Failures on demand.
 
 use graphgrove_device::{
-    Call, CaptureFailure, CaptureGuard, CaptureMode, DeviceError, Graphs, Memory, Streams, Work,
+    Call, Capture, CaptureFailure, CaptureGuard, CaptureMode, DeviceError, Graphs, Memory, ModeGuard,
+    Streams, Work,
 };
 use graphgrove_sim::{Failure, Fault};
 
@@ -66,7 +67,34 @@ fn a_poisoned_device_refuses_everything_and_throws_waiting_work_away() {
     assert_eq!(rig.device.synchronize_event(&event), fault);
     assert_eq!(rig.device.synchronize(), fault);
     assert_eq!(rig.device.fill(&rig.a, rig.buffer(0), 0, 4).map(drop), fault);
-    rig.device.verdict().unwrap();
+    assert_eq!(rig.device.verdict().unwrap_err().fault.as_deref(), Some("injected"));
+}
+
+#[test]
+fn audits_and_swaps_of_the_capture_mode_can_fail_and_aborts_cannot() {
+    let rig = Rig::new();
+    let graph = rig.capture(|| {});
+    for call in [Call::Audit, Call::ExchangeCaptureMode, Call::AbortCapture] {
+        rig.device.inject(Fault::at(call, 1, Failure::Driver(1)));
+    }
+    assert!(rig.device.audit(&graph).is_err());
+    assert!(rig.device.exchange_capture_mode(CaptureMode::Relaxed).is_err());
+    drop(CaptureGuard::begin(&rig.device, &rig.a, CaptureMode::Global).unwrap());
+    assert!(!rig.is_capturing(&rig.a));
+    assert_eq!(rig.device.synchronize(), Ok(()));
+}
+
+#[test]
+fn a_guard_puts_the_mode_back_on_a_poisoned_device() {
+    let rig = Rig::new();
+    let graph = rig.capture(|| {});
+    let guard = ModeGuard::swap(&rig.device, CaptureMode::Relaxed).unwrap();
+    rig.device.inject(Fault::at(Call::Allocate, 1, Failure::Poison));
+    assert!(rig.device.allocate(64).is_err());
+    assert!(rig.device.audit(&graph).is_err());
+    drop(guard);
+    let fresh = Rig::new();
+    assert_eq!(fresh.device.exchange_capture_mode(CaptureMode::Global), Ok(CaptureMode::Global));
 }
 
 #[test]

@@ -161,8 +161,8 @@ fn an_explicit_step_begins_in_spite_of_a_pending_backward_and_loses_nothing_of_i
     assert_eq!((e.tree.pending_on_path(), e.tree.pending_backwards()), (1, 1));
 }
 
-/// pytorch: `test_clone_live_output_saved_for_backward_on_mark_step`: without a pending backward a saved output is one
-/// like any other.
+/// pytorch: `test_clone_live_output_saved_for_backward_on_mark_step`: without a pending backward a saved
+/// output is one like any other.
 #[test]
 fn a_saved_output_whose_backward_will_not_run_is_copied_for_nobody() {
     let mut e = Driver::default();

@@ -1,5 +1,5 @@
-//! A stand-in for the layers above: it carries out what the tree decides, keeps the liveness bits, and checks after every
-//! call that nothing was overwritten that somebody could still read.
+//! A stand-in for the layers above: it carries out what the tree decides, keeps the liveness bits, and checks
+//! after every call that nothing was overwritten that somebody could still read.
 
 use graphgrove_tree::{
     Call, Decision, EagerReason, Error, FunctionId, FunctionSpec, Input, LiveTable, Liveness, NodeId,
@@ -69,7 +69,8 @@ pub(crate) struct Driver {
     pub(crate) tree: Tree,
     pub(crate) live: LiveTable,
     outputs: HashMap<FunctionId, Vec<Output>>,
-    /// A (node -> slots) pair means: the recording reuses, or may reuse, the memory of these slots of its ancestors.
+    /// A (node -> slots) pair means: the recording reuses, or may reuse, the memory of these slots of its
+    /// ancestors.
     reuses: HashMap<NodeId, HashSet<Slot>>,
     pub(crate) recorded: usize,
     pub(crate) warmed_up: usize,
@@ -187,7 +188,7 @@ impl Driver {
         restored: Option<NodeId>,
     ) -> Outcome {
         self.check_nothing_live_was_overwritten(ran.node);
-        for node in &ran.evicted {
+        for node in ran.evicted.iter().chain(&ran.ended_warm_ups) {
             assert!(self.tree.node(*node).is_none(), "an evicted node is still there");
             self.reuses.remove(node);
         }
@@ -216,7 +217,8 @@ impl Driver {
         }
     }
 
-    /// Calls until the call is replayed, dropping all outputs and the token each time: warm-up, recording, replay.
+    /// Calls until the call is replayed, dropping all outputs and the token each time: warm-up, recording,
+    /// replay.
     pub(crate) fn settle(&mut self, call: &Call<'_>) -> NodeId {
         for _ in 0..3 {
             let outcome = self.call(call);
@@ -270,7 +272,8 @@ impl Driver {
         }
     }
 
-    /// What a path change says must be true of the path and the liveness bits, found out without the tree's help.
+    /// What a path change says must be true of the path and the liveness bits, found out without the tree's
+    /// help.
     fn check_path_change(&self, call: &Call<'_>, change: Option<&PathChange>) {
         let Some(change) = change else { return };
         let is_live = |node: NodeId| (0..4).any(|word| self.live.live_word(node, word) != 0);
@@ -316,8 +319,8 @@ impl Driver {
         dead
     }
 
-    /// After a call has run and before its outputs are live: every live slot belongs to an ancestor, and none of them
-    /// is one that the recording was made to reuse.
+    /// After a call has run and before its outputs are live: every live slot belongs to an ancestor, and none
+    /// of them is one that the recording was made to reuse.
     fn check_nothing_live_was_overwritten(&self, node: NodeId) {
         let ancestors: HashSet<_> = self.ancestors(node).collect();
         for (other, _) in self.tree.nodes().filter(|(other, _)| !ancestors.contains(other)) {

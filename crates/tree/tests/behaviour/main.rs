@@ -10,5 +10,6 @@ mod matching;
 mod model;
 mod outline;
 mod properties;
+mod rerecording;
 mod steps;
 mod transitions;

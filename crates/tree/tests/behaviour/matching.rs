@@ -461,3 +461,56 @@ fn a_view_that_was_recorded_needs_its_storage_kept_or_given_up_like_any_input() 
     assert_eq!(role, Role::Managed { slot: y.outputs[0].slot, depth: 0, dies: false });
     assert_eq!(e.tree.node(ran.node).unwrap().expected_dead().count(), 0);
 }
+
+#[test]
+fn a_node_tells_what_it_was_recorded_for_and_how_it_is_used() {
+    let mut e = Driver::default();
+    let f = e.function("f", 2);
+    let root = e.settle(&Call::forward(f, &[x(1)]));
+    let y = e.forward(f, &[x(1)]);
+    let z = e.infer(f, &[kept(y.outputs[0])]);
+    e.forget(&z);
+    let w = e.infer(f, &[kept(y.outputs[0])]);
+    let (parent, warm_up) = (e.tree.node(root).unwrap(), e.tree.node(w.node()).unwrap());
+    assert_eq!(
+        (parent.phase(), parent.replays(), parent.depth(), parent.parent()),
+        (Phase::Forward, 2, 0, None)
+    );
+    assert_eq!((warm_up.phase(), warm_up.depth(), warm_up.parent()), (Phase::Inference, 1, Some(root)));
+    assert_eq!(parent.reason(), Some(&RecordReason::First));
+    assert_eq!((parent.is_warm_up(), parent.outputs()), (false, &[Output::fresh(); 2][..]));
+    assert_eq!(parent.inputs().len(), 1);
+    assert!(parent.params().is_none());
+    assert_eq!(parent.last_used() + 2, warm_up.last_used(), "one call ran between the two");
+    assert_eq!(e.tree.options(), &graphgrove_tree::Options::default());
+    assert_eq!(e.tree.nodes().count(), e.tree.recordings() + usize::from(warm_up.is_warm_up()));
+}
+
+#[test]
+fn plans_say_how_each_input_is_used() {
+    let mut e = Driver::default();
+    let (f, g) = (e.function("f", 1), e.function("g", 1));
+    e.settle(&Call::inference(f, &[x(1)]));
+    let y = e.infer(f, &[x(1)]);
+    let inputs = [kept(y.outputs[0]), x(2), Input::scalar(3).mutated()];
+    let call = Call::inference(g, &inputs);
+    let slot = y.outputs[0].slot;
+    let expected = [
+        (1, Role::Managed { slot, depth: 0, dies: false }, false),
+        (2, Role::Staged(StagedWhy::Foreign), false),
+        (3, Role::Scalar, true),
+    ];
+    let told = |inputs: &[graphgrove_tree::Expected]| {
+        let one = |input: &graphgrove_tree::Expected| (input.signature.get(), input.role, input.mutated);
+        inputs.iter().map(one).collect::<Vec<_>>()
+    };
+    let graphgrove_tree::Decision::WarmUp(plan) = e.tree.decide(&call, &e.live).unwrap() else { panic!() };
+    assert_eq!(told(plan.inputs()), expected);
+    let z = e.call(&call);
+    e.forget(&z);
+    let graphgrove_tree::Decision::Record(plan) = e.tree.decide(&call, &e.live).unwrap() else { panic!() };
+    assert_eq!(told(plan.inputs()), expected);
+    e.tree.begin_step();
+    let graphgrove_tree::Decision::Record(plan) = e.tree.decide(&call, &e.live).unwrap() else { panic!() };
+    assert_eq!(plan.inputs()[0].role, Role::Staged(StagedWhy::Carried));
+}

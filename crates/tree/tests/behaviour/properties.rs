@@ -6,7 +6,8 @@ use graphgrove_tree::{
 };
 use proptest::prelude::*;
 
-/// One call of a random history: the function, whether it is a forward, what it does with its inputs and outputs.
+/// One call of a random history: the function, whether it is a forward, what it does with its inputs and
+/// outputs.
 #[derive(Clone, Debug)]
 struct Past {
     function: usize,
@@ -74,11 +75,12 @@ fn held(e: &Driver) -> Vec<SlotValue> {
 }
 
 proptest! {
-    /// The fault that pytorch/pytorch#98112 began to mend and #185995 still reports: whatever ran before, once its outputs
-    /// and tokens are dead it holds nothing back.
+    /// The fault that pytorch/pytorch#98112 began to mend and #185995 still reports: whatever ran before,
+    /// once its outputs and tokens are dead it holds nothing back.
     #[test]
     fn no_dead_forward_ever_blocks_an_unrelated_function(history in past(), tight in any::<bool>()) {
-        let limits = if tight { Limits { loop_length: 2, path_length: 4, ..Limits::default() } } else { Limits::default() };
+        let small = Limits { loop_length: 2, path_length: 4, ..Limits::default() };
+        let limits = if tight { small } else { Limits::default() };
         let (mut e, _, values, tokens) = after(&history, limits);
         let unrelated = e.function("unrelated", 1);
         e.release(&values);
@@ -95,8 +97,8 @@ proptest! {
         prop_assert!(ran.iter().all(|y| e.tree.node(y.node()).is_none_or(|node| node.parent().is_none())));
     }
 
-    /// A forward that waits for its backward holds its own path and nothing else: what comes after it is recorded once
-    /// and replayed ever after, however long the backward takes.
+    /// A forward that waits for its backward holds its own path and nothing else: what comes after it is
+    /// recorded once and replayed ever after, however long the backward takes.
     #[test]
     fn a_live_forward_lets_an_unrelated_function_settle_below_it(history in past(), calls in 3..50_usize) {
         let (mut e, functions, values, tokens) = after(&history, Limits::default());

@@ -144,7 +144,8 @@ fn an_old_output_becomes_stale_and_its_origin_is_named() {
     );
 }
 
-/// pytorch: `test_clone_live_output_on_new_generation`, `test_clone_live_output_keeps_cache_when_output_dead`.
+/// pytorch: `test_clone_live_output_on_new_generation`,
+/// `test_clone_live_output_keeps_cache_when_output_dead`.
 #[test]
 fn outputs_to_be_copied_out_are_named_if_live_and_only_then() {
     let mut e = Driver::default();

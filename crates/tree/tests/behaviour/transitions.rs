@@ -243,7 +243,10 @@ fn a_tree_has_no_thread_of_its_own_and_a_recording_may_be_dropped_on_any() {
     let f = warm(&mut e, "f");
     let inputs = [x(1)];
     let call = Call::inference(f, &inputs);
+    fn crosses_threads<T: Send + Sync>(_: &T) {}
+    crosses_threads(&e.tree);
     let recording = e.tree.begin_recording(record_plan(&e, &call), &e.live).unwrap();
+    crosses_threads(&recording);
     std::thread::scope(|threads| {
         threads.spawn(move || drop(recording));
     });
@@ -312,6 +315,10 @@ fn an_output_cannot_be_an_alias_of_what_has_no_storage() {
     let recording = e.tree.begin_recording(record_plan(&e, &call), &e.live).unwrap();
     let good = vec![input(0), Output::fresh(), output(1)];
     assert!(e.tree.finish_recording(recording, good, &e.live).is_ok());
+    let scalar = [Input::scalar(1)];
+    let warm_up = e.tree.begin_warm_up(warm_up_plan(&e, &Call::inference(f, &scalar))).unwrap();
+    let error = Error::BadAlias { output: SlotIndex::new(0) };
+    assert_eq!(e.tree.finish_warm_up(warm_up, vec![input(0)], true), Err(error), "a scalar has no storage");
 }
 
 #[test]
@@ -320,10 +327,13 @@ fn a_warm_up_that_is_not_ready_warms_up_again() {
     let f = e.function("f", 1);
     let inputs = [x(1)];
     let call = Call::inference(f, &inputs);
+    let mut before = Vec::new();
     for ready in [false, false, true] {
         let warm_up = e.tree.begin_warm_up(warm_up_plan(&e, &call)).unwrap();
         let ran = e.tree.finish_warm_up(warm_up, vec![Output::fresh()], ready).unwrap();
         assert_eq!((ran.epoch, ran.token, ran.evicted), (Epoch::new(1), None, Vec::new()));
+        assert_eq!(ran.ended_warm_ups, before, "its ids are told when they are gone");
+        before = vec![ran.node];
         assert!(e.tree.node(ran.node).unwrap().is_warm_up());
     }
     assert_eq!(record_plan(&e, &call).parent(), None);

@@ -1,5 +1,5 @@
-//! A naive tree: full snapshots instead of differences, linear scans instead of indexes, counts kept call by call. Slow and
-//! plain, so that it can be seen to be right.
+//! A naive tree: full snapshots instead of differences, linear scans instead of indexes, counts kept call by
+//! call. Slow and plain, so that it can be seen to be right.
 
 use graphgrove_tree::{Limits, OldOutput, PathState, Phase};
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A slot: the number of its node, and its index.
 pub(super) type RSlot = (usize, u32);
 /// A place: the number of the parent, or none for roots.
-type Place = Option<usize>;
+pub(super) type Place = Option<usize>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RValue {
@@ -46,7 +46,7 @@ pub(super) struct RCall {
 }
 
 impl RCall {
-    fn gives_up(&self, slot: RSlot) -> bool {
+    pub(super) fn gives_up(&self, slot: RSlot) -> bool {
         self.inputs.iter().any(
             |input| matches!(input.source, RSource::Path { value, given_up: true } if value.slot == slot),
         )
@@ -54,7 +54,7 @@ impl RCall {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RRole {
+pub(super) enum RRole {
     Scalar,
     Staged,
     Managed(RSlot),
@@ -70,18 +70,18 @@ pub(super) enum RDemotion {
 #[derive(Clone, Debug)]
 pub(super) struct RNode {
     pub(super) function: usize,
-    phase: Phase,
+    pub(super) phase: Phase,
     pub(super) parent: Place,
     pub(super) epoch: u64,
-    inputs: Vec<(u64, RRole, bool)>,
-    params: Option<RParams>,
-    staged_params: BTreeSet<u32>,
+    pub(super) inputs: Vec<(u64, RRole, bool)>,
+    pub(super) params: Option<RParams>,
+    pub(super) staged_params: BTreeSet<u32>,
     /// All slots of all ancestors that were dead when the recording began, and when it had ended.
-    dead_before: BTreeSet<RSlot>,
-    dead_after: BTreeSet<RSlot>,
+    pub(super) dead_before: BTreeSet<RSlot>,
+    pub(super) dead_after: BTreeSet<RSlot>,
     pub(super) is_warm_up: bool,
-    last_used: u64,
-    successor: Place,
+    pub(super) last_used: u64,
+    pub(super) successor: Place,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -93,20 +93,20 @@ pub(super) struct REntry {
 
 /// A count that falls by one in every so many calls, kept call by call.
 #[derive(Clone, Copy, Debug, Default)]
-struct Leak {
-    count: u32,
-    age: u32,
+pub(super) struct Leak {
+    pub(super) count: u32,
+    pub(super) age: u32,
 }
 
 impl Leak {
-    fn add(&mut self) {
+    pub(super) fn add(&mut self) {
         if self.count == 0 {
             self.age = 0;
         }
         self.count += 1;
     }
 
-    fn tick(&mut self, period: u32) {
+    pub(super) fn tick(&mut self, period: u32) {
         if self.count > 0 && period > 0 {
             self.age += 1;
             if self.age == period {
@@ -117,13 +117,13 @@ impl Leak {
 }
 
 #[derive(Clone, Debug, Default)]
-struct RFunction {
+pub(super) struct RFunction {
     /// The outputs: whether each is saved, and what becomes of it at a new step.
-    outputs: Vec<(bool, OldOutput)>,
-    warm: BTreeSet<(u8, Vec<(u64, bool)>)>,
-    demoted: BTreeSet<RDemotion>,
-    changes: BTreeMap<RDemotion, Leak>,
-    failures: Leak,
+    pub(super) outputs: Vec<(bool, OldOutput)>,
+    pub(super) warm: BTreeSet<(u8, Vec<(u64, bool)>)>,
+    pub(super) demoted: BTreeSet<RDemotion>,
+    pub(super) changes: BTreeMap<RDemotion, Leak>,
+    pub(super) failures: Leak,
 }
 
 /// What a call is expected to do.
@@ -156,7 +156,7 @@ pub(super) enum Change {
 #[derive(Clone, Debug)]
 pub(super) struct Reference {
     pub(super) limits: Limits,
-    functions: Vec<RFunction>,
+    pub(super) functions: Vec<RFunction>,
     pub(super) nodes: Vec<Option<RNode>>,
     pub(super) path: Vec<REntry>,
     pub(super) state: PathState,
@@ -165,11 +165,12 @@ pub(super) struct Reference {
     pub(super) tokens: Vec<bool>,
     pub(super) requested: bool,
     pub(super) step: u64,
-    last: Place,
-    predicted: Place,
-    rerecordings: BTreeMap<(Place, usize), Leak>,
-    runs: u64,
+    pub(super) last: Place,
+    pub(super) predicted: Place,
+    pub(super) rerecordings: BTreeMap<(Place, usize), Leak>,
+    pub(super) runs: u64,
     pub(super) evicted: BTreeSet<usize>,
+    pub(super) ended_warm_ups: Vec<usize>,
 }
 
 impl Reference {
@@ -190,18 +191,19 @@ impl Reference {
             rerecordings: BTreeMap::new(),
             runs: 0,
             evicted: BTreeSet::new(),
+            ended_warm_ups: Vec::new(),
         }
     }
 
-    fn node(&self, node: usize) -> &RNode {
+    pub(super) fn node(&self, node: usize) -> &RNode {
         self.nodes[node].as_ref().unwrap()
     }
 
-    fn depth(&self, node: usize) -> usize {
+    pub(super) fn depth(&self, node: usize) -> usize {
         self.node(node).parent.map_or(0, |parent| self.depth(parent) + 1)
     }
 
-    fn slots(&self, node: usize) -> impl Iterator<Item = RSlot> {
+    pub(super) fn slots(&self, node: usize) -> impl Iterator<Item = RSlot> {
         (0..u32::try_from(self.functions[self.node(node).function].outputs.len()).unwrap())
             .map(move |slot| (node, slot))
     }
@@ -223,7 +225,7 @@ impl Reference {
         self.path.iter().rposition(is_needed).map_or(0, |last| last + 1)
     }
 
-    fn role(&self, call: &RCall, index: usize, place: Place) -> RRole {
+    pub(super) fn role(&self, call: &RCall, index: usize, place: Place) -> RRole {
         let demoted = &self.functions[call.function].demoted;
         match call.inputs[index].source {
             RSource::Scalar => RRole::Scalar,
@@ -261,7 +263,8 @@ impl Reference {
         }
         for (index, (old, new)) in both() {
             let role = self.role(call, index, node.parent);
-            // A recording that reads an output in place still fits once that input is staged for new recordings.
+            // A recording that reads an output in place still fits once that input is staged for new
+            // recordings.
             let in_place = match new.source {
                 RSource::Path { value, .. } => RRole::Managed(value.slot),
                 _ => role,
@@ -307,15 +310,15 @@ impl Reference {
         100
     }
 
-    fn children(&self, place: Place, function: usize) -> Vec<usize> {
+    pub(super) fn children(&self, place: Place, function: usize) -> Vec<usize> {
         let all = self.nodes.iter().enumerate().filter_map(|(id, node)| Some((id, node.as_ref()?)));
         all.filter(|(_, node)| !node.is_warm_up && node.parent == place && node.function == function)
             .map(|(id, _)| id)
             .collect()
     }
 
-    /// The first recording in this place, in the order in which they were made, that fits the call and would be made so
-    /// today.
+    /// The first recording in this place, in the order in which they were made, that fits the call and would
+    /// be made so today.
     fn find(&self, place: Place, call: &RCall) -> Option<usize> {
         self.children(place, call.function).into_iter().find(|id| {
             self.alike(*id, call, place, &self.functions[call.function].demoted)
@@ -324,7 +327,7 @@ impl Reference {
     }
 
     /// Whether a recording has the identity that a recording of the call in this place would have.
-    fn alike(&self, id: usize, call: &RCall, place: Place, demoted: &BTreeSet<RDemotion>) -> bool {
+    pub(super) fn alike(&self, id: usize, call: &RCall, place: Place, demoted: &BTreeSet<RDemotion>) -> bool {
         let node = self.node(id);
         let staged: BTreeSet<u32> = demoted
             .iter()
@@ -449,7 +452,6 @@ impl Reference {
             return None;
         }
         let change = match data.parent {
-            None if self.path.is_empty() => Change::Starts,
             None if needed == 0 => Change::Over,
             None => return None,
             Some(_) if self.requested => return None,
@@ -472,7 +474,7 @@ impl Reference {
         }
     }
 
-    fn warm_key(call: &RCall) -> (u8, Vec<(u64, bool)>) {
+    pub(super) fn warm_key(call: &RCall) -> (u8, Vec<(u64, bool)>) {
         let inputs = call.inputs.iter().map(|input| (input.signature, input.source == RSource::Scalar));
         (call.phase as u8, inputs.collect())
     }
@@ -520,13 +522,13 @@ impl Reference {
         Expected::Record { parent: place, change, restore, closest, demotions }
     }
 
-    fn recordings_of(&self, function: usize) -> Vec<usize> {
+    pub(super) fn recordings_of(&self, function: usize) -> Vec<usize> {
         let all = self.nodes.iter().enumerate().filter_map(|(id, node)| Some((id, node.as_ref()?)));
         all.filter(|(_, node)| node.function == function && !node.is_warm_up).map(|(id, _)| id).collect()
     }
 
     /// The inputs that differ from the closest recording and can be staged.
-    fn changed(&self, closest: usize, call: &RCall) -> Vec<RDemotion> {
+    pub(super) fn changed(&self, closest: usize, call: &RCall) -> Vec<RDemotion> {
         let node = self.node(closest);
         let demoted = &self.functions[call.function].demoted;
         let all: Vec<_> = match self.closeness(closest, call) {
@@ -546,224 +548,11 @@ impl Reference {
         all.into_iter().filter(|change| !demoted.contains(change)).collect()
     }
 
-    fn may_go(&self, node: usize, kept: usize) -> bool {
+    pub(super) fn may_go(&self, node: usize, kept: usize) -> bool {
         !self.path.iter().take(kept).any(|entry| entry.node == node)
     }
 
-    fn ancestors(&self, place: Place) -> Vec<usize> {
+    pub(super) fn ancestors(&self, place: Place) -> Vec<usize> {
         std::iter::successors(place, |node| self.node(*node).parent).collect()
-    }
-
-    fn dead_below(&self, place: Place) -> BTreeSet<RSlot> {
-        let ancestors = self.ancestors(place);
-        let slots = ancestors.into_iter().flat_map(|node| self.slots(node).collect::<Vec<_>>());
-        slots.filter(|slot| !self.live.contains(slot)).collect()
-    }
-
-    /// One call of the function has gone by.
-    pub(super) fn tick(&mut self, function: usize) {
-        let limits = self.limits;
-        for ((_, of), count) in &mut self.rerecordings {
-            if *of == function {
-                count.tick(limits.rerecordings_decay);
-            }
-        }
-        let function = &mut self.functions[function];
-        function.changes.values_mut().for_each(|count| count.tick(limits.changes_decay));
-        function.failures.tick(limits.failures_decay);
-    }
-
-    pub(super) fn fail(&mut self, function: usize) {
-        self.functions[function].failures.add();
-    }
-
-    pub(super) fn end_token(&mut self, token: usize) {
-        self.tokens[token] = false;
-        self.path.iter_mut().filter(|entry| entry.token == Some(token)).for_each(|entry| entry.token = None);
-    }
-
-    /// Carries out what was decided; `dies` is a slot that dies while the call runs. Returns the number of the node.
-    pub(super) fn commit(
-        &mut self,
-        call: &RCall,
-        expected: &Expected,
-        ready: bool,
-        dies: Option<RSlot>,
-    ) -> usize {
-        let (place, change, node) = match expected {
-            Expected::Replay { node, change } => (self.node(*node).parent, change, Some(*node)),
-            Expected::Record { parent, change, .. } | Expected::WarmUp { parent, change, .. } => {
-                (*parent, change, None)
-            }
-            other => panic!("{other:?} is not run in the pool"),
-        };
-        let dead_before = self.dead_below(place);
-        let given_up: Vec<_> = self.live.iter().copied().filter(|slot| call.gives_up(*slot)).collect();
-        given_up.iter().for_each(|slot| {
-            self.live.remove(slot);
-        });
-        if let Change::NewStep(slots) | Change::LoopTurns(slots) = change {
-            slots.iter().for_each(|(slot, _)| {
-                self.live.remove(slot);
-            });
-        }
-        dies.iter().for_each(|slot| {
-            self.live.remove(slot);
-        });
-        let dead_after = self.dead_below(place);
-        let depth = place.map_or(0, |parent| self.depth(parent) + 1);
-        let tail = self.path.split_off(depth);
-        let node =
-            node.unwrap_or_else(|| self.new_node(call, expected, place, dead_before, dead_after, ready));
-        let answers_step = self.requested && !matches!(change, Change::Extends | Change::DropsUnneededTail);
-        if place.is_none() || answers_step {
-            self.step += 1;
-        }
-        self.requested &= !answers_step;
-        self.runs += 1;
-        let runs = self.runs;
-        let data = self.nodes[node].as_mut().unwrap();
-        data.epoch += 1;
-        data.last_used = runs;
-        if let (Some(params), Some(given)) = (&mut data.params, &call.params) {
-            (params.set, params.version) = (given.set, given.version);
-        }
-        let epoch = data.epoch;
-        for entry in &tail {
-            if self.nodes[entry.node].as_ref().is_some_and(|node| node.is_warm_up) {
-                self.nodes[entry.node] = None;
-            }
-        }
-        let token = (call.phase == Phase::Forward).then(|| {
-            self.tokens.push(true);
-            self.tokens.len() - 1
-        });
-        if let Some(token) = call.token {
-            self.end_token(token);
-        }
-        self.path.push(REntry { node, epoch, token });
-        self.state = match expected {
-            Expected::Replay { .. } => PathState::Replaying,
-            Expected::Record { .. } => PathState::Recording,
-            _ => PathState::WarmUp,
-        };
-        if let Some(last) = self.last.and_then(|last| self.nodes[last].as_mut()) {
-            last.successor = Some(node);
-        }
-        self.predicted = self.node(node).successor;
-        self.last = Some(node);
-        self.tick(call.function);
-        if let Expected::Record { .. } = expected {
-            self.make_room(node);
-        }
-        let fresh: Vec<_> = self.slots(node).collect();
-        self.live.extend(fresh);
-        node
-    }
-
-    fn new_node(
-        &mut self,
-        call: &RCall,
-        expected: &Expected,
-        place: Place,
-        dead_before: BTreeSet<RSlot>,
-        dead_after: BTreeSet<RSlot>,
-        ready: bool,
-    ) -> usize {
-        let is_warm_up = !matches!(expected, Expected::Record { .. });
-        if let Expected::Record { closest, demotions, .. } = expected {
-            let changed = closest.map_or(Vec::new(), |closest| self.changed(closest, call));
-            if closest.is_some() && changed.is_empty() {
-                self.rerecordings.entry((place, call.function)).or_default().add();
-            }
-            let function = &mut self.functions[call.function];
-            for change in changed {
-                function.changes.entry(change).or_default().add();
-            }
-            for demotion in demotions {
-                function.demoted.insert(*demotion);
-                function.changes.remove(demotion);
-            }
-        } else if ready {
-            self.functions[call.function].warm.insert(Self::warm_key(call));
-        }
-        let inputs = (0..call.inputs.len()).map(|index| {
-            let input = &call.inputs[index];
-            (input.signature, self.role(call, index, place), input.mutated)
-        });
-        let node = RNode {
-            function: call.function,
-            phase: call.phase,
-            parent: place,
-            epoch: 0,
-            inputs: inputs.collect(),
-            params: call.params.clone(),
-            staged_params: self.functions[call.function]
-                .demoted
-                .iter()
-                .filter_map(|demotion| match demotion {
-                    RDemotion::Param(index) => Some(*index),
-                    RDemotion::Input(_) => None,
-                })
-                .collect(),
-            dead_before,
-            dead_after,
-            is_warm_up,
-            last_used: 0,
-            successor: None,
-        };
-        self.nodes.push(Some(node));
-        self.nodes.len() - 1
-    }
-
-    fn make_room(&mut self, node: usize) {
-        self.evicted.clear();
-        let (place, function) = (self.node(node).parent, self.node(node).function);
-        let same = |this: &Self| {
-            let data = this.node(node);
-            let all = this.children(place, function);
-            let twin = |id: &usize| {
-                let other = this.node(*id);
-                let visible = |node: &RNode| {
-                    node.params.as_ref().map(|params| {
-                        (0..)
-                            .zip(params.addresses.clone())
-                            .filter(|(index, _)| !node.staged_params.contains(index))
-                            .collect::<Vec<_>>()
-                    })
-                };
-                (other.phase, &other.inputs, &other.staged_params, visible(other))
-                    == (data.phase, &data.inputs, &data.staged_params, visible(data))
-            };
-            all.into_iter().filter(twin).collect::<Vec<_>>()
-        };
-        let limits = self.limits;
-        self.shrink(&same, limits.liveness_variants);
-        self.shrink(&|this: &Self| this.children(place, function), limits.siblings);
-        self.shrink(&|this: &Self| this.recordings_of(function), limits.recordings_per_function);
-    }
-
-    fn shrink(&mut self, list: &dyn Fn(&Self) -> Vec<usize>, limit: u32) {
-        loop {
-            let nodes = list(self);
-            let free = nodes.iter().filter(|id| self.may_go(**id, self.path.len()));
-            let oldest = free.min_by_key(|id| self.node(**id).last_used).copied();
-            match oldest {
-                Some(oldest) if nodes.len() > limit as usize => self.remove(oldest),
-                _ => break,
-            }
-        }
-    }
-
-    /// Removes a node and all below it.
-    pub(super) fn remove(&mut self, node: usize) {
-        let below = |id: usize| self.ancestors(Some(id)).contains(&node);
-        let gone: Vec<_> =
-            (0..self.nodes.len()).filter(|id| self.nodes[*id].is_some() && below(*id)).collect();
-        for id in gone {
-            self.nodes[id] = None;
-            self.rerecordings.retain(|(place, _), _| *place != Some(id));
-            self.evicted.insert(id);
-        }
     }
 }
