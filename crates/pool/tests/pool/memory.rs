@@ -2,7 +2,9 @@
 
 use graphgrove_device::{Annotation, Call, CaptureGuard, CaptureMode, Memory, SegmentMemory, Work};
 use graphgrove_pool::PoolError;
-use graphgrove_pool::pool::{Cause, Holder, Limit, Live, Owner, PoolConfig, Range, Request, WhyNot};
+use graphgrove_pool::pool::{
+    Cause, Holder, Limit, Live, Owner, PoolConfig, Range, Request, Shortage, WhyNot,
+};
 
 use crate::world::{PAGE, UNIT, World, config, fill, request, segments};
 
@@ -263,7 +265,7 @@ fn a_shortage_in_spite_of_enough_free_bytes_is_blamed_on_fragmentation() {
     let kept: Vec<_> = blocks.into_iter().step_by(2).collect();
     drop(world.take(2 * UNIT, "larger"));
     let shortages = world.pool.shortages();
-    let causes: Vec<_> = shortages.iter().map(|shortage| shortage.cause()).collect();
+    let causes: Vec<_> = shortages.iter().map(Shortage::cause).collect();
     assert_eq!(causes, [Cause::Live, Cause::Fragmentation]);
     assert_eq!(
         (shortages[1].asked, shortages[1].free, shortages[1].largest_free),

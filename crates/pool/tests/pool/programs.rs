@@ -7,7 +7,7 @@ use graphgrove_pool::ranges::Span;
 use graphgrove_sim::{SimDevice, SimStream};
 use proptest::prelude::*;
 
-use crate::world::{PAGE, UNIT, World, builder, config, request, segments};
+use crate::world::{PAGE, UNIT, World, builder, cases, config, request, segments};
 
 /// One step of a program. Positions are taken modulo what is there.
 #[derive(Debug, Clone)]
@@ -347,8 +347,4 @@ proptest! {
         let info = device.memory_info().unwrap();
         prop_assert_eq!((info.free, device.live_segments()), (info.total, 0));
     }
-}
-
-fn cases(default: u32) -> u32 {
-    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(default)
 }

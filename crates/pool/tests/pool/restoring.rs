@@ -7,7 +7,7 @@ use graphgrove_pool::ranges::BlockId;
 use graphgrove_sim::SimDevice;
 use proptest::prelude::*;
 
-use crate::world::{PAGE, UNIT, World, config, fill, request, segments};
+use crate::world::{PAGE, UNIT, World, cases, config, fill, request, segments};
 
 /// A recording with as many outputs as sizes, and temporaries as large; each output has its own value in all bytes.
 fn record(world: &World, sizes: &[u64], first_value: u8) -> Recorded<SimDevice> {
@@ -211,7 +211,7 @@ fn sizes() -> impl Strategy<Value = Vec<u64>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(100), ..ProptestConfig::default() })]
 
     #[test]
     fn invariant_6_live_outputs_keep_address_and_contents_on_every_branch_of_a_tree(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use graphgrove_device::{Device, DevicePtr, Graphs, Memory, Streams, Work};
+use graphgrove_device::{Device, Graphs, Memory, Streams, Work};
 use graphgrove_pool::PoolError;
 use graphgrove_pool::pool::{Block, Growth, Owner, Pool, PoolConfig, Range, Recorded, Request, Session};
 use graphgrove_sim::{SimBuilder, SimDevice, SimStream};
@@ -110,6 +110,7 @@ pub(crate) fn fill<D: Device>(
     Ok(())
 }
 
-pub(crate) fn ends(block: &Block<SimDevice>) -> (DevicePtr, u64) {
-    (block.ptr(), block.bytes())
+/// How many cases a property is tried with, unless `PROPTEST_CASES` says otherwise.
+pub(crate) fn cases(default: u32) -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(default)
 }
