@@ -1,6 +1,7 @@
 //! Developer commands of the workspace: `cargo xtask COMMAND`, one file a command.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod error;
 mod layers;
 mod stack_test;
@@ -23,6 +24,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Measures, with every figure of a comparison from the same run.
+    Bench(bench::Bench),
     /// Tests the layers in stack order, each with its own dependencies alone, and stops at the first red one.
     StackTest(stack_test::StackTest),
     /// Checks formatting, layout and documentation rules.
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<Outcome> {
     let root = workspace::root();
     match &arguments.command {
+        Command::Bench(command) => command.run(&root),
         Command::StackTest(command) => command.run(&root),
         Command::Tidy => tidy::run(&root),
     }
