@@ -26,7 +26,7 @@ struct Pool {
     /// A folder with files `NAME.trace` or `NAME.trace.gz`; without it, the small synthetic trace of the crate.
     #[arg(long)]
     traces: Option<PathBuf>,
-    /// How often each trace is run for its time; the fastest run counts.
+    /// How often each trace is run for its time; the median counts.
     #[arg(long)]
     rounds: Option<usize>,
 }
