@@ -218,7 +218,7 @@ impl<D: Device> State<D> {
         }));
     }
 
-    fn is_recording(&mut self) -> bool {
+    pub(super) fn is_recording(&mut self) -> bool {
         self.phase.session().is_some_and(|session| session.kind == SessionKind::Recording)
     }
 

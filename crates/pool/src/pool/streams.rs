@@ -74,7 +74,8 @@ impl<D: Device> State<D> {
             Some(known) => *known = stamp,
             None => record.uses.push(stamp),
         }
-        if !matches!(self.phase, Phase::Session(_)) {
+        // The host can wait for all work but that of a recording.
+        if !self.is_recording() {
             self.know(stream);
         }
         Ok(())

@@ -2,10 +2,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use graphgrove_device::{Call, Capture, CaptureStatus, DevicePtr, Streams};
+use graphgrove_device::{Call, Capture, CaptureStatus, DevicePtr, Graphs, Streams};
 use graphgrove_pool::PoolError;
-use graphgrove_pool::pool::{Block, Live, Pool, PoolConfig, Recorded};
-use graphgrove_sim::{Failure, Fault, SimDevice, SimStream};
+use graphgrove_pool::pool::{Block, Live, Pool, PoolConfig, Session};
+use graphgrove_sim::{Failure, Fault, SimDevice, SimGraph, SimStream};
 
 use crate::world::{PAGE, Result, UNIT, World, builder, config, fill, request, segments};
 
@@ -30,31 +30,46 @@ fn world(config: PoolConfig) -> (World, Kept) {
     (world, (first, last))
 }
 
-/// A recording that uses a side stream, temporaries, the hole, and more memory than there is.
-fn busy(world: &World, side: &SimStream) -> Result<Recorded<SimDevice>> {
-    world.record(|session| {
-        let small = session.allocate(request(UNIT, "small"))?;
-        fill(session, &world.stream, &small, 3)?;
-        world.pool.order(&world.stream, side)?;
-        let large = session.allocate(request(5 * PAGE, "large"))?;
-        fill(session, &world.stream, &large, 4)?;
-        world.pool.used_on(&small, side)?;
-        fill(session, side, &small, 5)?;
-        drop(small);
-        let output = session.allocate(request(2 * PAGE, "output"))?;
-        fill(session, &world.stream, &output, 6)?;
-        drop(large);
-        world.pool.order(side, &world.stream)?;
-        let last = session.allocate(request(UNIT, "last"))?;
-        fill(session, &world.stream, &last, 7)?;
-        Ok(vec![output, last])
-    })
+/// Work on a session that uses a side stream, temporaries, the hole, and more memory than there is.
+fn busy(world: &World, side: &SimStream, session: &Session<SimDevice>) -> Result<Vec<Block<SimDevice>>> {
+    let small = session.allocate(request(UNIT, "small"))?;
+    fill(session, &world.stream, &small, 3)?;
+    world.pool.order(&world.stream, side)?;
+    let large = session.allocate(request(5 * PAGE, "large"))?;
+    fill(session, &world.stream, &large, 4)?;
+    world.pool.used_on(&small, side)?;
+    fill(session, side, &small, 5)?;
+    drop(small);
+    let output = session.allocate(request(2 * PAGE, "output"))?;
+    fill(session, &world.stream, &output, 6)?;
+    drop(large);
+    world.pool.order(side, &world.stream)?;
+    let last = session.allocate(request(UNIT, "last"))?;
+    fill(session, &world.stream, &last, 7)?;
+    Ok(vec![output, last])
 }
 
-/// Replays such a recording and looks at its outputs.
-fn works(world: &World, recorded: &Recorded<SimDevice>) {
-    world.launch(recorded);
-    let outputs = &recorded.memory.outputs;
+/// The outputs of a run, with the graph if it was recorded.
+type Outputs = (Option<SimGraph>, Vec<Block<SimDevice>>);
+type Run = fn(&World, &SimStream) -> Result<Outputs>;
+
+fn recording(world: &World, side: &SimStream) -> Result<Outputs> {
+    let recorded = world.record(|session| busy(world, side, session))?;
+    Ok((Some(recorded.graph), recorded.memory.outputs))
+}
+
+fn warm_up(world: &World, side: &SimStream) -> Result<Outputs> {
+    let session = world.pool.warm_up(&world.stream)?;
+    let outputs = busy(world, side, &session)?;
+    Ok((None, session.finish(outputs)?.outputs))
+}
+
+/// Replays a recording, and looks at the outputs.
+fn works(world: &World, (graph, outputs): &Outputs) {
+    if let Some(graph) = graph {
+        let mut exec = world.device.instantiate(graph).unwrap();
+        world.device.launch_exec(&mut exec, &world.stream).unwrap();
+    }
     assert!(world.holds(&outputs[0], 6) && world.holds(&outputs[1], 7));
 }
 
@@ -64,12 +79,12 @@ fn is_capturing(world: &World) -> bool {
 
 /// Fails each call of the recording in turn, and says in how many calls the recording failed as well: all but those whose error nobody
 /// can be told: destructions, the drop of a guard.
-fn fail_each(config: PoolConfig, failure: &Failure) -> (u64, u64) {
+fn fail_each(config: PoolConfig, failure: &Failure, run: Run) -> (u64, u64) {
     let calls = {
         let (world, _kept) = world(config);
         let side = world.device.create_stream().unwrap();
         let before = world.device.counts().total();
-        drop(busy(&world, &side).unwrap());
+        drop(run(&world, &side).unwrap());
         world.device.counts().total() - before
     };
     let mut failed = 0;
@@ -78,16 +93,16 @@ fn fail_each(config: PoolConfig, failure: &Failure) -> (u64, u64) {
         let side = world.device.create_stream().unwrap();
         let before = snapshot(&world);
         world.device.inject(Fault::at_any(nth, failure.clone()));
-        let outcome = busy(&world, &side);
+        let outcome = run(&world, &side);
         world.device.clear_faults();
         match outcome {
-            Ok(recorded) => works(&world, &recorded),
+            Ok(outputs) => works(&world, &outputs),
             Err(_) => {
                 failed += 1;
                 assert!(!is_capturing(&world));
                 assert_eq!(snapshot(&world), before, "call {nth}");
                 assert!(world.holds(&kept.0, 1) && world.holds(&kept.1, 2));
-                works(&world, &busy(&world, &side).unwrap());
+                works(&world, &run(&world, &side).unwrap());
             }
         }
         world.verdict();
@@ -98,7 +113,7 @@ fn fail_each(config: PoolConfig, failure: &Failure) -> (u64, u64) {
 #[test]
 fn invariant_10_a_recording_that_fails_at_any_call_leaves_the_pool_as_before() {
     for config in [config(), segments()] {
-        let (calls, failed) = fail_each(config, &Failure::Driver(999));
+        let (calls, failed) = fail_each(config, &Failure::Driver(999), recording);
         assert!(calls > 15 && 4 * failed >= 3 * calls, "{failed} of {calls}");
     }
 }
@@ -106,8 +121,24 @@ fn invariant_10_a_recording_that_fails_at_any_call_leaves_the_pool_as_before() {
 #[test]
 fn invariant_10_a_recording_whose_capture_is_invalidated_at_any_call_leaves_the_pool_as_before() {
     // Calls outside of the capture have none to invalidate.
-    let (calls, failed) = fail_each(config(), &Failure::InvalidateCaptures);
+    let (calls, failed) = fail_each(config(), &Failure::InvalidateCaptures, recording);
     assert!(calls > 15 && 4 * failed >= 3 * calls, "{failed} of {calls}");
+}
+
+#[test]
+fn invariant_10_a_recording_that_runs_out_of_memory_at_any_call_leaves_the_pool_as_before() {
+    for config in [config(), segments()] {
+        let (calls, failed) = fail_each(config, &Failure::OutOfMemory, recording);
+        assert!(calls > 15 && 2 * failed >= calls, "{failed} of {calls}");
+    }
+}
+
+#[test]
+fn invariant_10_a_warm_up_that_fails_at_any_call_leaves_the_pool_as_before() {
+    for (config, failure) in [(config(), Failure::Driver(999)), (segments(), Failure::OutOfMemory)] {
+        let (calls, failed) = fail_each(config, &failure, warm_up);
+        assert!(calls > 12 && 2 * failed >= calls, "{failed} of {calls}");
+    }
 }
 
 #[test]
@@ -210,6 +241,25 @@ fn invariant_10_a_warm_up_that_fails_waits_for_its_work_and_leaves_no_trace() {
         assert_eq!(snapshot(&world), before);
         drop(block);
         assert!(world.holds(&kept.0, 1));
+        world.verdict();
+    }
+}
+
+#[test]
+fn invariant_10_an_undone_warm_up_waits_for_the_side_streams_that_it_used() {
+    for seed in 0..8 {
+        let world = World::on(builder().seed(seed).build(), segments());
+        let side = world.device.create_stream().unwrap();
+        let session = world.pool.warm_up(&world.stream).unwrap();
+        let block = session.allocate(request(3 * PAGE, "shared")).unwrap();
+        world.pool.order(&world.stream, &side).unwrap();
+        world.pool.used_on(&block, &side).unwrap();
+        fill(&session, &side, &block, 1).unwrap();
+        if seed % 2 == 0 {
+            drop(block);
+        }
+        drop(session);
+        assert_eq!((world.reserved(), world.device.live_segments()), (0, 0));
         world.verdict();
     }
 }

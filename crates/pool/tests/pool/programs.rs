@@ -1,10 +1,10 @@
 //! Random programs over all that a pool offers, with streams, checkpoints, sessions that fail, trims and budgets.
 
-use graphgrove_device::{CaptureGuard, CaptureMode, DevicePtr, Graphs, Memory, Streams, Work};
+use graphgrove_device::{Call, CaptureGuard, CaptureMode, DevicePtr, Graphs, Memory, Streams, Work};
 use graphgrove_pool::PoolError;
 use graphgrove_pool::pool::{Block, Checkpoint, Holding, HoldingState, Live, PoolConfig, Session};
 use graphgrove_pool::ranges::Span;
-use graphgrove_sim::{SimDevice, SimStream};
+use graphgrove_sim::{Failure, Fault, SimDevice, SimStream};
 use proptest::prelude::*;
 
 use crate::world::{PAGE, UNIT, World, builder, cases, config, request, segments};
@@ -25,6 +25,8 @@ enum Step {
     Forget(usize),
     Trim,
     Budget(Option<u64>),
+    /// The device has no memory at the so-manieth time that it is asked.
+    Starve(u64),
     Session {
         warm_up: bool,
         inner: Vec<Step>,
@@ -63,6 +65,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<usize>().prop_map(Step::Forget),
         1 => Just(Step::Trim),
         1 => prop::option::of(PAGE..32 * PAGE).prop_map(Step::Budget),
+        1 => (1..4_u64).prop_map(Step::Starve),
         4 => session.prop_map(|(warm_up, inner, outputs, end)| Step::Session { warm_up, inner, outputs, end }),
     ]
 }
@@ -129,6 +132,11 @@ impl Program {
                 assert_eq!(self.world.reserved(), before - returned);
             }
             Step::Budget(bytes) => self.world.pool.set_budget(*bytes),
+            Step::Starve(nth) => {
+                for call in [Call::Map, Call::Allocate] {
+                    self.world.device.inject(Fault::at(call, *nth, Failure::OutOfMemory));
+                }
+            }
             Step::Session { warm_up, inner, outputs, end } => self.session(*warm_up, inner, *outputs, *end),
             plain => self.plain(plain, None),
         }
@@ -216,7 +224,10 @@ impl Program {
         for step in inner {
             self.plain(step, Some((&session, &mut born)));
         }
-        (0..2).for_each(|side| self.join(side, &main));
+        // A warm-up that is undone waits for the side streams by itself.
+        if !(warm_up && matches!(end, End::Abandon)) {
+            (0..2).for_each(|side| self.join(side, &main));
+        }
         let hidden = if matches!(end, End::Hide) { born.pop() } else { None };
         born.truncate(outputs);
         let blocks: Vec<_> = born.iter().map(|held| held.value).collect();
