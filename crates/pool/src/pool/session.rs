@@ -271,12 +271,16 @@ impl<D: Device> State<D> {
             self.waiting.close(first);
         } else {
             // The work of a warm-up runs for real, and may still be using what is about to be free.
-            for Holding { id, .. } in self.survivors(&[]) {
-                if let Some(block) = self.ranges.block(id) {
+            self.refused_if(|state| state.synchronize(device).is_err());
+            let survivors = self.survivors(&[]);
+            for Holding { id, .. } in &survivors {
+                if let Some(block) = self.ranges.block(*id) {
                     self.annotate_released(device, &block);
                 }
             }
-            self.refused_if(|state| state.synchronize(device).is_err());
+            if !survivors.is_empty() {
+                self.refused_if(|state| state.synchronize(device).is_err());
+            }
         }
         let Phase::Session(session) = std::mem::replace(&mut self.phase, Phase::Open) else { return };
         let SessionState { before, released, .. } = *session;
