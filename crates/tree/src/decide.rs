@@ -143,9 +143,6 @@ impl Tree {
                 let end = PathChange::LoopTurns(Box::new(self.path_end(call, live)));
                 return self.decide_at_root(call, function, live, end);
             }
-            if is_longest {
-                return Decision::Eager(EagerReason::PathLength { limit: limits.path_length });
-            }
         }
         self.run_anew(call, function, live, parent, needed, change(tail_change))
     }
