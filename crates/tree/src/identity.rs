@@ -158,7 +158,7 @@ mod tests {
         };
         for bit in 0..64 {
             let changed: u32 =
-                (0..64).map(|seed: u64| (of(seed * 77) ^ of(seed * 77 ^ 1 << bit)).count_ones()).sum();
+                (0..64).map(|seed: u64| (of(seed * 77) ^ of((seed * 77) ^ (1 << bit))).count_ones()).sum();
             assert!((24 * 64..=40 * 64).contains(&changed), "bit {bit} changes {changed} of 4096 bits");
         }
     }
