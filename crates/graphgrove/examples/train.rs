@@ -7,6 +7,7 @@ use std::cell::RefCell;
 
 use graphgrove::{Context, Engine, Input};
 use graphgrove_device::{Args, DevicePtr, LaunchDims, Memory, SegmentMemory, Streams, Work};
+use graphgrove_pool::PoolConfig;
 use graphgrove_sim::{SimDevice, SimKernel, kernels};
 
 const FEATURES: u32 = 4;
@@ -105,7 +106,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         device.write(weight.base(), &[0; (FEATURES * CLASSES * 4) as usize])?;
     }
 
-    let engine = Engine::new(device.clone(), 1 << 20)?;
+    let engine = Engine::new(device.clone(), PoolConfig::default())?;
     let kernels = make_kernels(&device);
     let train = engine.function("train step", move |cx: &Context<'_, SimDevice>| {
         let places = [cx.input(0), cx.input(1), cx.parameter(0)];

@@ -1,16 +1,15 @@
 //! What a function sees while it runs.
 
 use graphgrove_device::{Args, CaptureMode, Device, DevicePtr, LaunchDims, ModeGuard, SegmentMemory};
-use graphgrove_pool::ranges::Block;
+use graphgrove_pool::pool::{Block, Owner, Request, Session};
 use parking_lot::Mutex;
 
 use crate::error::Result;
-use crate::memory::Memory;
 
 /// Where a running function's memory comes from.
 pub(crate) enum Source<'a, D: Device> {
     /// The pool, in warm-up and recording.
-    Pool(&'a Mutex<Memory<D>>),
+    Pool(&'a Session<D>),
     /// The device itself, in eager runs. What was allocated is kept until the run's work is over, temporaries too: a segment that
     /// is freed while work that uses it waits is gone from under it.
     Device(Mutex<Vec<D::Segment>>),
@@ -23,62 +22,40 @@ pub struct Context<'a, D: Device> {
     pub(crate) device: &'a D,
     pub(crate) stream: &'a D::Stream,
     pub(crate) source: Source<'a, D>,
-    pub(crate) inputs: Vec<(DevicePtr, u64)>,
+    pub(crate) inputs: Vec<DevicePtr>,
     pub(crate) parameters: &'a [DevicePtr],
 }
 
 /// Memory that a function has allocated: returned, it becomes an output; dropped, a temporary that is free again.
-pub struct Buffer<'a, D: Device> {
-    device: &'a D,
-    stream: &'a D::Stream,
-    pub(crate) at: DevicePtr,
-    pub(crate) bytes: u64,
-    pub(crate) home: Home<'a, D>,
+pub struct Buffer<D: Device> {
+    at: DevicePtr,
+    /// `None` in an eager run, whose memory is kept elsewhere until the run is over.
+    block: Option<Block<D>>,
 }
 
-pub(crate) enum Home<'a, D: Device> {
-    Pool {
-        memory: &'a Mutex<Memory<D>>,
-        block: Block,
-    },
-    /// It has been handed on, or somebody else keeps it.
-    Elsewhere,
-}
-
-impl<D: Device> Buffer<'_, D> {
+impl<D: Device> Buffer<D> {
     /// The address, for kernel arguments.
     pub fn ptr(&self) -> DevicePtr {
         self.at
     }
 
-    /// Takes the memory out of the buffer, which then frees nothing.
-    pub(crate) fn take_home(&mut self) -> Home<'_, D> {
-        std::mem::replace(&mut self.home, Home::Elsewhere)
+    pub(crate) fn into_block(self) -> Option<Block<D>> {
+        self.block
     }
 }
 
-impl<D: Device> Drop for Buffer<'_, D> {
-    fn drop(&mut self) {
-        if let Home::Pool { memory, block } = &self.home {
-            // The block is live and the stream in use, so the pool cannot refuse; a device that does is poisoned, and says so
-            // at the next call.
-            let _ = memory.lock().release(self.device, self.stream, block);
-        }
-    }
-}
-
-impl<'a, D: Device> Context<'a, D> {
+impl<D: Device> Context<'_, D> {
     /// The stream to enqueue on.
     pub fn stream(&self) -> &D::Stream {
         self.stream
     }
 
-    /// The address of an input that is not a parameter, in the order of the call.
+    /// The address of an input that is not a parameter, in the order of the call; null past the last.
     pub fn input(&self, index: usize) -> DevicePtr {
-        self.inputs.get(index).map_or(DevicePtr::NULL, |&(at, _)| at)
+        self.inputs.get(index).copied().unwrap_or(DevicePtr::NULL)
     }
 
-    /// The address of a parameter, in the order of the call.
+    /// The address of a parameter, in the order of the call; null past the last.
     pub fn parameter(&self, index: usize) -> DevicePtr {
         self.parameters.get(index).copied().unwrap_or(DevicePtr::NULL)
     }
@@ -88,22 +65,21 @@ impl<'a, D: Device> Context<'a, D> {
     /// # Errors
     /// [`Error::Pool`](crate::Error::Pool) if the pool has no room; [`Error::Device`](crate::Error::Device) if the device has
     /// none, in an eager run.
-    pub fn allocate(&self, bytes: u64) -> Result<Buffer<'a, D>> {
-        let (at, home) = match &self.source {
-            Source::Pool(memory) => {
-                let mut pool = memory.lock();
-                let block = pool.allocate(self.device, self.stream, bytes)?;
-                (pool.address(&block), Home::Pool { memory, block })
+    pub fn allocate(&self, bytes: u64) -> Result<Buffer<D>> {
+        match &self.source {
+            Source::Pool(session) => {
+                let block =
+                    session.allocate(Request::bytes(bytes).owner(Owner::Temporary).label("function"))?;
+                Ok(Buffer { at: block.ptr(), block: Some(block) })
             }
             Source::Device(kept) => {
                 let _mode = ModeGuard::swap(self.device, CaptureMode::Relaxed)?;
                 let segment = self.device.allocate(bytes)?;
                 let at = segment.base();
                 kept.lock().push(segment);
-                (at, Home::Elsewhere)
+                Ok(Buffer { at, block: None })
             }
-        };
-        Ok(Buffer { device: self.device, stream: self.stream, at, bytes, home })
+        }
     }
 
     /// Enqueues a kernel.

@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use graphgrove_device::{CaptureGuard, CaptureMode, Device, DevicePtr, GatherRow, NodeId as GraphNode};
-use graphgrove_pool::ranges::{Block, BlockId, CheckpointId};
+use graphgrove_device::{Device, DevicePtr, GatherRow, NodeId as GraphNode};
+use graphgrove_pool::pool::{Block, Checkpoint, Finished, Live, Owner, Pool, PoolConfig, Request, Session};
+use graphgrove_pool::ranges::BlockId;
 use graphgrove_tree::{
-    Address, Call, CallKind, Decision, FunctionId, FunctionSpec, LiveTable, Liveness, NodeId, ParamSetId,
-    ParamVersion, Params, PathChange, Signature, Slot, SlotIndex, SlotValue, Tree,
+    Address, Call, CallKind, Decision, Epoch, FunctionId, FunctionSpec, LiveTable, Liveness, NodeId,
+    ParamSetId, ParamVersion, Params, PathChange, Signature, Slot, SlotIndex, SlotValue, Tree,
 };
 use parking_lot::Mutex;
 use slotmap::SecondaryMap;
 
-use crate::context::{Buffer, Context, Home, Source};
+use crate::context::{Buffer, Context, Source};
 use crate::error::{Error, Result};
-use crate::memory::Memory;
 use crate::output::{Dropped, Output};
 
-type Body<D> = dyn for<'a> Fn(&Context<'a, D>) -> Result<Vec<Buffer<'a, D>>> + Send + Sync;
+type Body<D> = dyn Fn(&Context<'_, D>) -> Result<Vec<Buffer<D>>> + Send + Sync;
 
 /// An input of a call that is not a parameter.
 #[derive(Debug, Clone, Copy)]
@@ -42,11 +42,23 @@ pub struct CallStats {
 
 /// What a node needs to be launched, and what it left in the pool.
 struct Recorded<D: Device> {
-    outputs: Vec<(Block, DevicePtr, u64)>,
+    /// The outputs' names in the pool, addresses and lengths in bytes. Whether they are live is the tree's table to say.
+    outputs: Vec<(BlockId, DevicePtr, u64)>,
+    checkpoint: Checkpoint<D>,
     /// `None` for a warm-up.
     exec: Option<D::Exec>,
     gather: Option<GraphNode>,
-    checkpoint: CheckpointId,
+}
+
+impl<D: Device> Recorded<D> {
+    fn new(memory: Finished<D>) -> Self {
+        let name = |block: Block<D>| {
+            let (at, bytes) = (block.ptr(), block.bytes());
+            (block.into_id(), at, bytes)
+        };
+        let outputs = memory.outputs.into_iter().map(name).collect();
+        Self { outputs, checkpoint: memory.checkpoint, exec: None, gather: None }
+    }
 }
 
 struct State<D: Device> {
@@ -58,11 +70,20 @@ struct State<D: Device> {
 }
 
 struct Shared<D: Device> {
-    device: D,
+    device: Arc<D>,
     stream: D::Stream,
-    memory: Mutex<Memory<D>>,
     dropped: Dropped,
     state: Mutex<State<D>>,
+    /// The pool with nothing in it, from which roots are recorded.
+    empty: Checkpoint<D>,
+    pool: Pool<D>,
+}
+
+impl<D: Device> Drop for Shared<D> {
+    fn drop(&mut self) {
+        // Work may still use the memory that goes with the pool. A device that cannot wait any more is poisoned.
+        let _ = self.device.synchronize_stream(&self.stream);
+    }
 }
 
 /// Warms functions up, records and replays them, in one pool.
@@ -75,13 +96,15 @@ pub struct Function<D: Device> {
 }
 
 impl<D: Device> Engine<D> {
-    /// An engine with a pool of so many bytes, allocated now.
+    /// An engine with an empty pool.
     ///
     /// # Errors
-    /// [`Error::Device`] if the device has not that much memory.
-    pub fn new(device: D, pool_bytes: u64) -> Result<Self> {
+    /// [`Error::Device`], [`Error::Pool`] if what the configuration asks for at the start cannot be had.
+    pub fn new(device: D, config: PoolConfig) -> Result<Self> {
+        let device = Arc::new(device);
         let stream = device.create_stream()?;
-        let memory = Mutex::new(Memory::new(&device, pool_bytes)?);
+        let pool = Pool::new(Arc::clone(&device), &stream, config)?;
+        let empty = pool.checkpoint()?;
         let state = State {
             tree: Tree::default(),
             live: LiveTable::new(),
@@ -89,15 +112,15 @@ impl<D: Device> Engine<D> {
             bodies: Vec::new(),
             stats: CallStats::default(),
         };
-        let dropped = Dropped::default();
-        Ok(Self(Arc::new(Shared { device, stream, memory, dropped, state: Mutex::new(state) })))
+        let (dropped, state) = (Dropped::default(), Mutex::new(state));
+        Ok(Self(Arc::new(Shared { device, stream, dropped, state, empty, pool })))
     }
 
     /// Registers a function.
     pub fn function(
         &self,
         name: &str,
-        body: impl for<'a> Fn(&Context<'a, D>) -> Result<Vec<Buffer<'a, D>>> + Send + Sync + 'static,
+        body: impl Fn(&Context<'_, D>) -> Result<Vec<Buffer<D>>> + Send + Sync + 'static,
     ) -> Function<D> {
         let mut state = self.0.state.lock();
         let id = state.tree.add_function(FunctionSpec::new(name));
@@ -110,14 +133,14 @@ impl<D: Device> Engine<D> {
         &self.0.stream
     }
 
+    /// The pool that all recordings share.
+    pub fn pool(&self) -> &Pool<D> {
+        &self.0.pool
+    }
+
     /// How the calls so far ran.
     pub fn stats(&self) -> CallStats {
         self.0.state.lock().stats
-    }
-
-    /// Bytes of the pool that are in use, as the pool sees it: after replays, as of the last recording.
-    pub fn live_bytes(&self) -> u64 {
-        self.0.memory.lock().live_bytes()
     }
 
     /// The recordings as text, one line a node.
@@ -162,41 +185,31 @@ impl<D: Device> Shared<D> {
         let (set, version) = (ParamSetId::new(u64::from(function.get())), ParamVersion::new(0));
         let params = (!addresses.is_empty()).then_some(Params { set, version, addresses: &addresses });
         let call = Call { function, kind: CallKind::Inference, params, inputs: &described };
-        let sources: Vec<(DevicePtr, u64)> = inputs.iter().map(source).collect();
-        match state.tree.decide(&call, &state.live)? {
+        let ran = match state.tree.decide(&call, &state.live)? {
             Decision::Replay(replay) => {
-                let node = replay.node();
-                let staged: Vec<DevicePtr> = staged(inputs).map(|(_, (at, _))| at).collect();
-                if let Some(recorded) = state.nodes.get_mut(node) {
-                    if let (Some(exec), Some(gather)) = (&mut recorded.exec, recorded.gather) {
-                        self.device.patch_gather(exec, gather, &staged)?;
-                    }
-                    if let Some(exec) = &mut recorded.exec {
-                        self.device.launch_exec(exec, &self.stream)?;
-                    }
+                if let Some(recorded) = state.nodes.get_mut(replay.node()) {
+                    self.replay(recorded, inputs)?;
                 }
                 let ran = state.tree.replayed(replay, &call)?;
                 state.stats.replays += 1;
-                Ok(state.hand_out(function, ran.node, ran.epoch, &self.dropped))
+                ran
             }
             Decision::WarmUp(plan) => {
                 self.prepare(state, plan.restore(), plan.path_change())?;
                 let body = state.body(function);
                 let warm_up = state.tree.begin_warm_up(*plan)?;
-                let context = self.context(Source::Pool(&self.memory), sources, parameters);
-                let outputs = take_blocks(&body.0, (body.1)(&context)?)?;
-                let made = vec![graphgrove_tree::Output::fresh(); outputs.len()];
+                let recorded = self.warm_up(&body, inputs, parameters)?;
+                let made = vec![graphgrove_tree::Output::fresh(); recorded.outputs.len()];
                 let ran = state.tree.finish_warm_up(warm_up, made, true)?;
-                let checkpoint = self.memory.lock().checkpoint();
-                state.nodes.insert(ran.node, Recorded { outputs, exec: None, gather: None, checkpoint });
+                state.nodes.insert(ran.node, recorded);
                 state.stats.warm_ups += 1;
-                Ok(state.hand_out(function, ran.node, ran.epoch, &self.dropped))
+                ran
             }
             Decision::Record(plan) => {
                 self.prepare(state, plan.restore(), plan.path_change())?;
                 let body = state.body(function);
                 let recording = state.tree.begin_recording(*plan, &state.live)?;
-                let mut recorded = self.record(&body, inputs, sources, parameters)?;
+                let mut recorded = self.record(&body, inputs, parameters)?;
                 if let Some(exec) = &mut recorded.exec {
                     self.device.launch_exec(exec, &self.stream)?;
                 }
@@ -207,19 +220,20 @@ impl<D: Device> Shared<D> {
                 }
                 state.nodes.insert(ran.node, recorded);
                 state.stats.recordings += 1;
-                Ok(state.hand_out(function, ran.node, ran.epoch, &self.dropped))
+                ran
             }
             Decision::Eager(reason) => {
                 let body = state.body(function);
-                let context = self.context(Source::Device(Mutex::default()), sources, parameters);
+                let context = self.context(Source::Device(Mutex::default()), places(inputs), parameters);
                 // An eager run keeps its own memory, which a thin output cannot own: it is only run for its effects.
                 drop((body.1)(&context)?);
                 self.device.synchronize_stream(&self.stream)?;
                 state.tree.ran_eagerly(&call, &reason)?;
                 state.stats.eager += 1;
-                Ok(Vec::new())
+                return Ok(Vec::new());
             }
-        }
+        };
+        Ok(state.hand_out(function, ran.node, ran.epoch, &self.dropped))
     }
 
     /// Brings the pool to the state that new work below the path starts from.
@@ -229,21 +243,43 @@ impl<D: Device> Shared<D> {
             PathChange::Starts | PathChange::Over | PathChange::NewStep(_) | PathChange::LoopTurns(_)
         );
         if starts_anew {
-            return self.memory.lock().restore(None, &[]);
+            self.pool.restore(&self.empty, Live::AsRecorded)?;
+        } else if let Some(recorded) = restore.and_then(|node| state.nodes.get(node)) {
+            self.pool.restore(&recorded.checkpoint, Live::Except(&state.dead_blocks()))?;
         }
-        let Some(node) = restore else { return Ok(()) };
-        let dead: Vec<BlockId> = state.dead_blocks();
-        let checkpoint = state.nodes.get(node).map(|recorded| recorded.checkpoint);
-        self.memory.lock().restore(checkpoint, &dead)
+        Ok(())
     }
 
     fn context<'a>(
         &'a self,
         source: Source<'a, D>,
-        inputs: Vec<(DevicePtr, u64)>,
+        inputs: Vec<DevicePtr>,
         parameters: &'a [DevicePtr],
     ) -> Context<'a, D> {
         Context { device: &self.device, stream: &self.stream, source, inputs, parameters }
+    }
+
+    fn replay(&self, recorded: &mut Recorded<D>, inputs: &[Input<'_>]) -> Result<()> {
+        let Some(exec) = &mut recorded.exec else { return Ok(()) };
+        if let Some(gather) = recorded.gather {
+            let sources: Vec<DevicePtr> = staged(inputs).map(|(_, at, _)| at).collect();
+            self.device.patch_gather(exec, gather, &sources)?;
+        }
+        self.device.launch_exec(exec, &self.stream)?;
+        Ok(self.pool.replayed()?)
+    }
+
+    fn warm_up(
+        &self,
+        body: &(String, Arc<Body<D>>),
+        inputs: &[Input<'_>],
+        parameters: &[DevicePtr],
+    ) -> Result<Recorded<D>> {
+        let session = self.pool.warm_up(&self.stream)?;
+        let context = self.context(Source::Pool(&session), places(inputs), parameters);
+        let outputs = blocks(&body.0, (body.1)(&context)?)?;
+        drop(context);
+        Ok(Recorded::new(session.finish(outputs)?))
     }
 
     /// Captures a call: staged inputs are copied to blocks of the recording by a gather node first.
@@ -251,62 +287,53 @@ impl<D: Device> Shared<D> {
         &self,
         body: &(String, Arc<Body<D>>),
         inputs: &[Input<'_>],
-        mut sources: Vec<(DevicePtr, u64)>,
         parameters: &[DevicePtr],
     ) -> Result<Recorded<D>> {
-        let capture = CaptureGuard::begin(&self.device, &self.stream, CaptureMode::ThreadLocal)?;
-        let context = self.context(Source::Pool(&self.memory), Vec::new(), parameters);
-        let (mut rows, mut from, mut buffers) = (Vec::new(), Vec::new(), Vec::new());
-        for (index, (at, bytes)) in staged(inputs) {
-            let buffer = context.allocate(bytes)?;
-            rows.push(GatherRow { to: buffer.at, bytes });
-            from.push(at);
-            sources[index] = (buffer.at, bytes);
-            buffers.push(buffer);
-        }
-        let gather = if rows.is_empty() { None } else { self.device.gather(&self.stream, &rows, &from)? };
-        let context = Context { inputs: sources, ..context };
-        let made = (body.1)(&context)?;
-        drop(buffers);
-        let outputs = take_blocks(&body.0, made)?;
-        let graph = capture.end()?;
-        self.device.audit(&graph)?.refuse_memory_nodes()?;
-        let exec = Some(self.device.instantiate(&graph)?);
-        let checkpoint = self.memory.lock().checkpoint();
-        Ok(Recorded { outputs, exec, gather, checkpoint })
+        let mut gather = None;
+        let recorded =
+            self.pool.record(&self.stream, None, |session: &Session<D>| -> Result<Vec<Block<D>>> {
+                let (mut rows, mut from, mut staging, mut places) =
+                    (Vec::new(), Vec::new(), Vec::new(), places(inputs));
+                for (index, at, bytes) in staged(inputs) {
+                    let request = Request::bytes(bytes).owner(Owner::Staging).label("staged input");
+                    let block = session.allocate(request)?;
+                    rows.push(GatherRow { to: block.ptr(), bytes });
+                    from.push(at);
+                    places[index] = block.ptr();
+                    staging.push(block);
+                }
+                if !rows.is_empty() {
+                    gather = self.device.gather(&self.stream, &rows, &from)?;
+                }
+                let context = self.context(Source::Pool(session), places, parameters);
+                blocks(&body.0, (body.1)(&context)?)
+            })?;
+        let exec = Some(self.device.instantiate(&recorded.graph)?);
+        Ok(Recorded { exec, gather, ..Recorded::new(recorded.memory) })
     }
 }
 
-fn source(input: &Input<'_>) -> (DevicePtr, u64) {
-    match input {
-        Input::Staged(at, bytes) => (*at, *bytes),
-        Input::Output(output) => (output.at, output.bytes),
-    }
+/// Where the inputs of a call lie.
+fn places(inputs: &[Input<'_>]) -> Vec<DevicePtr> {
+    let place = |input: &Input<'_>| match input {
+        Input::Staged(at, _) => *at,
+        Input::Output(output) => output.at,
+    };
+    inputs.iter().map(place).collect()
 }
 
-fn staged(inputs: &[Input<'_>]) -> impl Iterator<Item = (usize, (DevicePtr, u64))> {
+/// The staged inputs of a call: which they are, where they lie, and their lengths in bytes.
+fn staged(inputs: &[Input<'_>]) -> impl Iterator<Item = (usize, DevicePtr, u64)> {
     inputs.iter().enumerate().filter_map(|(index, input)| match input {
-        Input::Staged(at, bytes) => Some((index, (*at, *bytes))),
+        Input::Staged(at, bytes) => Some((index, *at, *bytes)),
         Input::Output(_) => None,
     })
 }
 
-/// Takes the blocks of the returned buffers over.
-fn take_blocks<D: Device>(
-    function: &str,
-    buffers: Vec<Buffer<'_, D>>,
-) -> Result<Vec<(Block, DevicePtr, u64)>> {
+/// The blocks of the returned buffers.
+fn blocks<D: Device>(function: &str, buffers: Vec<Buffer<D>>) -> Result<Vec<Block<D>>> {
     let foreign = || Error::ForeignBuffer { function: function.to_owned() };
-    buffers
-        .into_iter()
-        .map(|mut buffer| {
-            let (at, bytes) = (buffer.at, buffer.bytes);
-            match buffer.take_home() {
-                Home::Pool { block, .. } => Ok((block, at, bytes)),
-                Home::Elsewhere => Err(foreign()),
-            }
-        })
-        .collect()
+    buffers.into_iter().map(|buffer| buffer.into_block().ok_or_else(foreign)).collect()
 }
 
 impl<D: Device> State<D> {
@@ -351,7 +378,7 @@ impl<D: Device> State<D> {
             for (index, (block, _, _)) in recorded.outputs.iter().enumerate() {
                 let slot = SlotIndex::new(index as u32);
                 if self.live.live_word(node, slot.word()) & slot.bit() == 0 {
-                    dead.push(block.id);
+                    dead.push(*block);
                 }
             }
         }
@@ -362,7 +389,7 @@ impl<D: Device> State<D> {
         &mut self,
         function: FunctionId,
         node: NodeId,
-        epoch: graphgrove_tree::Epoch,
+        epoch: Epoch,
         dropped: &Dropped,
     ) -> Vec<Output> {
         let Some(recorded) = self.nodes.get(node) else { return Vec::new() };

@@ -4,7 +4,6 @@
 mod context;
 mod engine;
 mod error;
-mod memory;
 mod output;
 
 pub use context::{Buffer, Context};

@@ -3,6 +3,7 @@
 
 use graphgrove::{CallStats, Engine, Error, Function, Input};
 use graphgrove_device::{Args, Call, DevicePtr, LaunchDims, Memory, SegmentMemory, Work};
+use graphgrove_pool::PoolConfig;
 use graphgrove_sim::{SimDevice, SimSegment, kernels};
 
 const N: u32 = 8;
@@ -18,7 +19,7 @@ struct Rig {
 
 fn rig(seed: u64) -> Rig {
     let device = SimDevice::builder().seed(seed).build();
-    let engine = Engine::new(device.clone(), 1 << 16).unwrap();
+    let engine = Engine::new(device.clone(), PoolConfig::default()).unwrap();
     let increment = kernels::map(&device, "increment", |x: u32| x + 1);
     let twice = engine.function("twice", move |cx| {
         let (between, to) = (cx.allocate(BYTES)?, cx.allocate(BYTES)?);
@@ -102,9 +103,10 @@ fn a_kept_output_keeps_its_value_while_another_call_runs() {
 
 #[test]
 fn a_pool_without_room_says_so_and_the_engine_goes_on() {
-    let device = SimDevice::new();
-    let engine = Engine::new(device.clone(), 4096).unwrap();
-    let greedy = engine.function("greedy", |cx| Ok(vec![cx.allocate(8192)?]));
+    let device = SimDevice::builder().granularity(4096).build();
+    let config = PoolConfig { budget: Some(1 << 20), ..PoolConfig::default() };
+    let engine = Engine::new(device.clone(), config).unwrap();
+    let greedy = engine.function("greedy", |cx| Ok(vec![cx.allocate(2 << 20)?]));
     assert!(matches!(greedy.call(&[], &[]), Err(Error::Pool(_))));
     let modest = engine.function("modest", move |cx| {
         let to = cx.allocate(64)?;

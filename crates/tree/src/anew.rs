@@ -28,6 +28,10 @@ impl Tree {
         if let Some(input) = self.foreign_mutation(call, function, parent) {
             return Decision::Eager(EagerReason::MutatesForeignInput { input });
         }
+        let limits = &self.options.limits;
+        if needed >= limits.path_length as usize {
+            return Decision::Eager(EagerReason::PathLength { limit: limits.path_length });
+        }
         if !function.spec.lists(call) {
             return Decision::Eager(EagerReason::KeyNotListed);
         }
@@ -49,7 +53,6 @@ impl Tree {
                 reason,
             }));
         }
-        let limits = &self.options.limits;
         let failing = function.failures;
         if failing.at(function.calls, limits.failures_decay) >= limits.failures {
             let calls = failing.ticks_until_below(limits.failures, function.calls, limits.failures_decay);

@@ -18,8 +18,9 @@ impl Tree {
     /// holds until the path moves; outputs may die and tokens may be discarded meanwhile.
     ///
     /// A call that continues as it did last time costs the same whatever the depth of the path and the number
-    /// of recordings. Any other call costs one lookup more, plus the nodes at the end of the path that have
-    /// become unneeded since they ran: each node is passed over once.
+    /// of recordings. Any other call that is replayed costs one or two lookups more, plus the nodes at the end
+    /// of the path that have become unneeded since they ran: each node is passed over once. A call that ends a
+    /// path on which something is live, or that is recorded, walks the path once.
     ///
     /// # Errors
     ///
@@ -142,9 +143,6 @@ impl Tree {
             if self.may_end_between_steps(call, live) {
                 let end = PathChange::LoopTurns(Box::new(self.path_end(call, live)));
                 return self.decide_at_root(call, function, live, end);
-            }
-            if is_longest {
-                return Decision::Eager(EagerReason::PathLength { limit: limits.path_length });
             }
         }
         self.run_anew(call, function, live, parent, needed, change(tail_change))

@@ -1,6 +1,7 @@
 //! Bounds on growth, and the two switches that fix how the tree behaves.
 
-/// Bounds that keep the tree small whatever the calls are. Zero means "none at all", never "no bound".
+/// Bounds that keep the tree small whatever the calls are. A bound of zero means "none at all", never "no bound";
+/// a decay of zero means that the count never falls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The longest path, in nodes. Beyond it a call runs eagerly until the path can end.

@@ -177,6 +177,15 @@ fn a_path_has_a_largest_length() {
 }
 
 #[test]
+fn a_path_of_no_length_runs_everything_eagerly() {
+    let mut e = limited(Limits { path_length: 0, ..Limits::default() });
+    let f = e.function("f", 1);
+    for _ in 0..3 {
+        assert_eq!(e.infer(f, &[x(1)]).eager(), Some(&EagerReason::PathLength { limit: 0 }));
+    }
+}
+
+#[test]
 fn a_path_at_its_largest_length_ends_if_all_that_is_live_may_be_copied_out() {
     let mut e = limited(Limits { path_length: 3, ..Limits::default() });
     let f = e.function_of(FunctionSpec::new("f").at_new_step(OldOutput::CopyOut), vec![Output::fresh()]);

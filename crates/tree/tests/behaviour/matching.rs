@@ -151,8 +151,14 @@ fn a_managed_input_that_is_replaced_by_a_foreign_one_makes_a_sibling() {
         e.forget(&z);
         last = Some(z);
     }
-    assert!(last.unwrap().is_replay());
-    assert_eq!(e.tree.children(Some(root), g).len(), 2);
+    let last = last.unwrap();
+    assert!(last.is_replay());
+    let children = e.tree.children(Some(root), g);
+    assert_eq!(
+        (children.len(), children[0]),
+        (2, last.node()),
+        "not the staged one, although it is predicted"
+    );
     let roles: Vec<_> =
         e.tree.children(Some(root), g).iter().map(|id| e.tree.node(*id).unwrap().inputs()[0].role).collect();
     let slot = Slot { node: root, index: SlotIndex::new(0) };

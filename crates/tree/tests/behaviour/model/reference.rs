@@ -438,9 +438,6 @@ impl Reference {
             if none_pending && left.iter().all(|(_, slot)| self.rule(*slot).1 != OldOutput::Error) {
                 return self.at(None, call, Change::LoopTurns(self.end(call)), needed);
             }
-            if is_longest {
-                return Expected::PathLength;
-            }
         }
         self.anew(place, call, or_kept(change), needed)
     }
@@ -481,6 +478,9 @@ impl Reference {
 
     fn anew(&self, place: Place, call: &RCall, change: Change, needed: usize) -> Expected {
         let needed = if place.is_none() { 0 } else { needed };
+        if needed >= self.limits.path_length as usize {
+            return Expected::PathLength;
+        }
         let function = &self.functions[call.function];
         let restore = self.state == PathState::Replaying && place.is_some();
         let below_warm_up = place.is_some_and(|parent| self.node(parent).is_warm_up);
