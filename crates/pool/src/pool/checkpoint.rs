@@ -1,5 +1,6 @@
 //! The pool's state after a recording, and the way back to it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -103,6 +104,7 @@ impl<D: Device> State<D> {
             Phase::Open => &[],
         };
         let mut dead: Vec<BlockId> = noted.iter().chain(awaited).copied().filter(unclaimed).collect();
+        let unnamed = dead.len();
         let moved = match live {
             Live::AsRecorded => self.restore_without(checkpoint, &dead)?,
             Live::Except(others) => {
@@ -121,9 +123,9 @@ impl<D: Device> State<D> {
         };
         self.phase = Phase::Open;
         self.counts.restores += 1;
-        for id in dead {
-            let unclaimed = self.records.get(id).is_some_and(|record| record.claims == 0);
-            if unclaimed || matches!(live, Live::Except(others) if others.contains(&id)) {
+        for (at, id) in dead.into_iter().enumerate() {
+            // What the caller names is dead whatever handles there are.
+            if at >= unnamed || self.records.get(id).is_some_and(|record| record.claims == 0) {
                 self.release(device, id);
             }
         }
@@ -139,14 +141,15 @@ impl<D: Device> State<D> {
         let waiting: Vec<BlockId> = self.waiting.blocks().collect();
         let before = self.ranges.checkpoint();
         let outcome = self.ranges.restore(checkpoint, Survivors::AsRecorded).and_then(|moved| {
-            let kept: Vec<BlockId> =
-                waiting.iter().copied().filter(|&id| self.ranges.block(id).is_none()).collect();
+            let (alive, kept): (Vec<_>, Vec<_>) =
+                waiting.into_iter().partition(|&id| self.ranges.block(id).is_some());
             self.ranges.restore(checkpoint, Survivors::Except { dead: &[], kept: &kept })?;
-            Ok((moved, kept))
+            Ok((moved, alive))
         });
         let result = match outcome {
-            Ok((moved, kept)) => {
-                for id in waiting.into_iter().filter(|id| !kept.contains(id) && !dead.contains(id)) {
+            Ok((moved, alive)) => {
+                let dead: BTreeSet<&BlockId> = dead.iter().collect();
+                for id in alive.into_iter().filter(|id| !dead.contains(id)) {
                     self.stop_waiting(id);
                 }
                 Ok(moved)

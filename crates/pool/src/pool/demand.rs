@@ -1,5 +1,7 @@
 //! What a session has asked for, as the start of a plan for the next.
 
+use std::collections::BTreeMap;
+
 use graphgrove_device::Device;
 
 use crate::error::PoolError;
@@ -22,11 +24,11 @@ impl<D: Device> State<D> {
     /// die at the same time again.
     pub(super) fn plan(&self, demand: &Demand) -> Result<Plan, PoolError> {
         let widest = self.backing.widest(&self.ranges).map(|(region, _)| region);
+        let deaths: BTreeMap<BlockId, u32> = demand.deaths.iter().copied().collect();
         let in_the_way = self.ranges.live_blocks().filter(|block| Some(block.region) == widest);
         let obstacles: Vec<Obstacle> = in_the_way
             .map(|block| {
-                let died = demand.deaths.iter().find(|&&(id, _)| id == block.id);
-                let death = died.map_or(Request::SURVIVES, |&(_, death)| death);
+                let death = deaths.get(&block.id).copied().unwrap_or(Request::SURVIVES);
                 Obstacle { offset: block.offset, bytes: block.bytes, death }
             })
             .collect();

@@ -1,5 +1,6 @@
 //! Warm-ups and recordings, which leave the pool as it was unless they are finished.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -234,6 +235,7 @@ impl<D: Device> State<D> {
     /// The blocks that were born in the session, live on, and are not named.
     fn survivors(&mut self, named: &[BlockId]) -> Vec<Holding> {
         let session = self.session_number();
+        let named: BTreeSet<&BlockId> = named.iter().collect();
         let mut holdings = self.holdings();
         holdings.retain(|holding| {
             let born_here = self.records.get(holding.id).is_some_and(|record| record.session == session);

@@ -260,6 +260,8 @@ fn invariant_10_an_undone_warm_up_waits_for_the_side_streams_that_it_used() {
         }
         drop(session);
         assert_eq!((world.reserved(), world.device.live_segments()), (0, 0));
+        let counts = world.pool.stats().counts;
+        assert_eq!((counts.growths, counts.returns, counts.rollbacks, counts.refusals), (1, 1, 1, 0));
         world.verdict();
     }
 }

@@ -7,7 +7,7 @@ use graphgrove_pool::ranges::BlockId;
 use graphgrove_sim::SimDevice;
 use proptest::prelude::*;
 
-use crate::world::{PAGE, UNIT, World, cases, config, fill, request, segments};
+use crate::world::{PAGE, UNIT, World, builder, cases, config, fill, request, segments};
 
 /// A recording with as many outputs as sizes, and temporaries as large; each output has its own value in all bytes.
 fn record(world: &World, sizes: &[u64], first_value: u8) -> Recorded<SimDevice> {
@@ -141,6 +141,20 @@ fn a_block_from_elsewhere_stays_through_a_restore_that_names_it() {
     world.pool.restore(&a.memory.checkpoint, Live::AsRecorded).unwrap();
     assert!(!world.pool.is_live(extra.id()));
     world.verdict();
+}
+
+#[test]
+fn a_restore_costs_what_changed_and_not_what_exists() {
+    let world = World::on(builder().checker(false).build(), config());
+    let mut blocks: Vec<_> = (0..2000).map(|_| world.take(UNIT, "block")).collect();
+    let checkpoint = world.pool.checkpoint().unwrap();
+    drop(blocks.drain(..20));
+    let new: Vec<_> = (0..10).map(|_| world.take(2 * UNIT, "new").into_id()).collect();
+    let moved = world.pool.restore(&checkpoint, Live::AsRecorded).unwrap();
+    assert_eq!((moved.taken, moved.placed), (10, 20));
+    assert!(new.iter().all(|&id| !world.pool.is_live(id)));
+    let stats = world.pool.stats();
+    assert_eq!((stats.ranges.live_blocks, stats.counts.restores), (2000, 1));
 }
 
 /// A recorded node of a random tree.

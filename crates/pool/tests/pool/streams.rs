@@ -158,6 +158,34 @@ fn a_checkpoint_taken_while_a_stream_uses_a_dead_block_does_not_bring_it_back() 
 }
 
 #[test]
+fn a_block_that_a_stream_uses_lives_again_by_a_restore_unless_it_is_named_as_dead() {
+    let awaited = || {
+        let world = World::new(config());
+        let side = world.device.create_stream().unwrap();
+        let block = world.take(UNIT, "shared");
+        let checkpoint = world.pool.checkpoint().unwrap();
+        world.pool.order(&world.stream, &side).unwrap();
+        world.pool.used_on(&block, &side).unwrap();
+        let id = block.id();
+        drop(block);
+        (world, side, checkpoint, id)
+    };
+    let (world, side, checkpoint, id) = awaited();
+    world.pool.restore(&checkpoint, Live::AsRecorded).unwrap();
+    assert!(world.pool.is_live(id));
+    assert_eq!(world.pool.stats().awaited_blocks, 0);
+    world.pool.order(&side, &world.stream).unwrap();
+    assert!(world.pool.is_live(id));
+
+    let (world, side, checkpoint, id) = awaited();
+    world.pool.restore(&checkpoint, Live::Except(&[id])).unwrap();
+    assert!(!world.pool.is_live(id));
+    assert_eq!((world.pool.stats().awaited_blocks, world.live()), (1, UNIT));
+    world.pool.order(&side, &world.stream).unwrap();
+    assert_eq!((world.pool.stats().awaited_blocks, world.live()), (0, 0));
+}
+
+#[test]
 fn what_a_recording_leaves_on_side_streams_is_free_when_its_capture_is_over() {
     let world = World::new(config());
     let side = world.device.create_stream().unwrap();
