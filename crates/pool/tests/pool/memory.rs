@@ -259,6 +259,21 @@ fn reports_name_every_block_and_every_free_run() {
 }
 
 #[test]
+fn a_free_run_is_told_by_its_own_segment() {
+    let world = World::new(segments());
+    let small = world.take(UNIT, "small");
+    let large = world.take(3 * PAGE, "large");
+    let behind = |block: &graphgrove_pool::Block<_>| block.ptr().checked_add(block.bytes()).unwrap();
+    assert_eq!(world.pool.why_not(behind(&small)), WhyNot::Free { run: 2 * PAGE - UNIT });
+    // Three pages are more than half of the size that segments share, so the segment is the block.
+    assert_eq!(world.pool.why_not(behind(&large)), WhyNot::Elsewhere);
+    let middle = world.take(2 * PAGE, "middle");
+    assert_eq!(world.pool.why_not(behind(&middle)), WhyNot::Free { run: 2 * PAGE });
+    drop(large);
+    assert_eq!(world.pool.trim(), Ok(3 * PAGE));
+}
+
+#[test]
 fn a_shortage_in_spite_of_enough_free_bytes_is_blamed_on_fragmentation() {
     let world = World::new(segments());
     let blocks: Vec<_> = (0..8).map(|_| world.take(UNIT, "block")).collect();

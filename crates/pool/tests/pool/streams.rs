@@ -1,6 +1,6 @@
 //! Blocks that several streams use, inside of captures and outside.
 
-use graphgrove_device::{StreamHandle, Streams, Work};
+use graphgrove_device::{Call, StreamHandle, Streams, Work};
 use graphgrove_pool::PoolError;
 use graphgrove_pool::pool::{Cause, Holding, HoldingState, Live, WhyNot};
 use graphgrove_sim::Finding;
@@ -118,6 +118,50 @@ fn waiting_for_the_device_frees_what_streams_used() {
     assert!(world.pool.trim().unwrap() > 0);
     assert_eq!((world.pool.stats().awaited_blocks, world.reserved()), (0, 0));
     world.verdict();
+}
+
+#[test]
+fn a_stream_is_waited_for_as_long_as_the_pool_was_told_of_it_since_the_last_wait() {
+    let world = World::new(config());
+    let side = world.device.create_stream().unwrap();
+    let waits = || {
+        let before = world.device.counts().of(Call::SynchronizeStream);
+        world.pool.trim().unwrap();
+        world.device.counts().of(Call::SynchronizeStream) - before
+    };
+    assert_eq!(waits(), 1);
+    let block = world.take(UNIT, "shared");
+    world.pool.order(&world.stream, &side).unwrap();
+    world.pool.used_on(&block, &side).unwrap();
+    assert_eq!(waits(), 2);
+    assert_eq!(waits(), 1);
+    world.pool.used_on(&block, &side).unwrap();
+    drop(block);
+    // One more, since the checker was told of the block's death in between.
+    assert_eq!(waits(), 3);
+}
+
+#[test]
+fn blocks_wait_for_their_own_streams_and_no_others() {
+    let world = World::new(config());
+    let sides = [world.device.create_stream().unwrap(), world.device.create_stream().unwrap()];
+    let blocks = [world.take(UNIT, "first"), world.take(UNIT, "second"), world.take(UNIT, "third")];
+    let ids = blocks.each_ref().map(|block| block.id());
+    let checkpoint = world.pool.checkpoint().unwrap();
+    for (block, side) in blocks.iter().zip([0, 1, 1]) {
+        world.pool.order(&world.stream, &sides[side]).unwrap();
+        world.pool.used_on(block, &sides[side]).unwrap();
+    }
+    drop(blocks);
+    // The second lives again; the others go on waiting.
+    world.pool.restore(&checkpoint, Live::Only(&[ids[1]])).unwrap();
+    assert_eq!((world.pool.stats().awaited, world.live()), (2 * UNIT, 3 * UNIT));
+    assert!(world.pool.is_live(ids[1]));
+    world.pool.order(&sides[0], &world.stream).unwrap();
+    assert_eq!((world.pool.stats().awaited, world.live()), (UNIT, 2 * UNIT));
+    world.pool.order(&sides[1], &world.stream).unwrap();
+    assert_eq!((world.pool.stats().awaited, world.live()), (0, UNIT));
+    assert!(world.pool.is_live(ids[1]));
 }
 
 #[test]
