@@ -40,6 +40,8 @@ pub struct Mark {
 struct LaneState {
     stream: StreamId,
     now: u64,
+    /// The last stretch in which memory was used, 0 for none.
+    last_use: u64,
     /// A (lane -> stretch) pair means that the lane's stretches up to that one lie before everything to come here.
     seen: Vec<u64>,
 }
@@ -81,7 +83,7 @@ impl Frontier {
         let next = Lane(self.lanes.len() as u32);
         let lane = *self.by_stream.entry(stream).or_insert(next);
         if lane == next {
-            self.lanes.push(LaneState { stream, now: 1, seen: Vec::new() });
+            self.lanes.push(LaneState { stream, now: 1, last_use: 0, seen: Vec::new() });
         }
         lane
     }
@@ -100,10 +102,23 @@ impl Frontier {
         self.stamp(self.main)
     }
 
-    /// Where a stream is now.
+    /// Where a stream is now, which uses memory there.
     pub(super) fn on(&mut self, stream: StreamId) -> Stamp {
         let lane = self.lane(stream);
+        let state = &mut self.lanes[lane.0 as usize];
+        state.last_use = state.now;
         self.stamp(lane)
+    }
+
+    /// Whether the stream has used memory since the main lane last came to lie behind it. In a recording, that is said of the streams
+    /// outside as well: what they did has not been waited for there.
+    pub(super) fn has_open_use(&self, stream: StreamId) -> bool {
+        let outside = self.outside.as_ref().and_then(|outside| outside.by_stream.get(&stream));
+        let lanes = self.by_stream.get(&stream).into_iter().chain(outside);
+        lanes.copied().any(|lane| {
+            let last = self.lanes.get(lane.0 as usize).map_or(0, |state| state.last_use);
+            self.reached(lane) < last
+        })
     }
 
     fn stamp(&self, lane: Lane) -> Stamp {

@@ -12,11 +12,12 @@ use super::phase::Phase;
 use super::state::State;
 
 impl<D: Device> Pool<D> {
-    /// Declares that work with a block was, or is about to be, enqueued on a stream other than the one it was handed out on.
+    /// Declares that work with a block was enqueued on a stream other than the one it was handed out on, before the next event is recorded
+    /// on that stream: what waits for a later event waits for the work as well.
     ///
     /// # Errors
     /// [`PoolError::Unordered`] if the stream does not lie behind the block's birth: what used these bytes before may still be running.
-    /// [`PoolError::NotLive`]. Nothing is declared then.
+    /// [`PoolError::NotLive`], [`PoolError::ForeignHandle`]. Nothing is declared then.
     pub fn used_on(&self, block: &Block<D>, stream: &D::Stream) -> Result<(), PoolError> {
         if !block.is_of(&self.0) {
             return Err(PoolError::ForeignHandle);
@@ -85,6 +86,9 @@ impl<D: Device> State<D> {
         self.frontier.wait(stream.id(), mark);
         if self.frontier.is_main(stream.id()) {
             self.free_reached(device);
+            // A stream that has been joined need not be waited for by itself, so its owner may let it go.
+            let (frontier, home, main) = (&self.frontier, self.home.id(), self.main.id());
+            self.known.retain(|&id, _| id == home || id == main || frontier.has_open_use(id));
         }
     }
 }

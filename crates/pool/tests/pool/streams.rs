@@ -142,11 +142,28 @@ fn a_stream_is_waited_for_as_long_as_the_pool_was_told_of_it_since_the_last_wait
 }
 
 #[test]
+fn a_stream_that_has_been_joined_is_not_kept() {
+    let world = World::new(config());
+    let gone = || world.device.counts().of(Call::DestroyStream);
+    let block = world.take(UNIT, "shared");
+    let sides = [world.device.create_stream().unwrap(), world.device.create_stream().unwrap()];
+    for side in &sides {
+        world.pool.order(&world.stream, side).unwrap();
+        world.pool.used_on(&block, side).unwrap();
+    }
+    world.pool.order(&sides[0], &world.stream).unwrap();
+    drop(sides);
+    assert_eq!(gone(), 1);
+    world.pool.trim().unwrap();
+    assert_eq!(gone(), 2);
+}
+
+#[test]
 fn blocks_wait_for_their_own_streams_and_no_others() {
     let world = World::new(config());
     let sides = [world.device.create_stream().unwrap(), world.device.create_stream().unwrap()];
     let blocks = [world.take(UNIT, "first"), world.take(UNIT, "second"), world.take(UNIT, "third")];
-    let ids = blocks.each_ref().map(|block| block.id());
+    let ids = blocks.each_ref().map(graphgrove_pool::Block::id);
     let checkpoint = world.pool.checkpoint().unwrap();
     for (block, side) in blocks.iter().zip([0, 1, 1]) {
         world.pool.order(&world.stream, &sides[side]).unwrap();
