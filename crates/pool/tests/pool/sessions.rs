@@ -3,6 +3,7 @@
 use graphgrove_device::{Memory, Streams, Work};
 use graphgrove_pool::PoolError;
 use graphgrove_pool::pool::Pool;
+use graphgrove_sim::Finding;
 
 use crate::world::{PAGE, UNIT, World, builder, config, fill, request};
 
@@ -47,6 +48,49 @@ fn memory_given_up_in_a_recording_serves_its_next_request() {
     world.launch(&recorded);
     assert!(world.holds(&recorded.memory.outputs[0], 1) && world.holds(&recorded.memory.outputs[1], 2));
     world.verdict();
+}
+
+#[test]
+fn a_use_of_a_dead_block_is_found_inside_of_a_recording_and_outside() {
+    let use_after_release = |world: &World| {
+        let findings = world.device.verdict().unwrap_err().findings;
+        findings.iter().any(|finding| matches!(finding, Finding::UseAfterRelease { .. }))
+    };
+    let world = World::new(config());
+    let block = world.take(UNIT, "dead");
+    let address = block.ptr();
+    drop(block);
+    assert_eq!(world.live(), 0);
+    world.device.fill(&world.stream, address, 1, UNIT).unwrap();
+    assert!(use_after_release(&world));
+
+    let recorded = world
+        .record(|session| {
+            let block = session.allocate(request(UNIT, "dead"))?;
+            fill(session, &world.stream, &block, 1)?;
+            let address = block.ptr();
+            drop(block);
+            session.settle();
+            world.device.fill(&world.stream, address, 2, UNIT)?;
+            Ok(Vec::new())
+        })
+        .unwrap();
+    world.launch(&recorded);
+    assert!(use_after_release(&world));
+}
+
+#[test]
+fn a_block_does_not_show_what_its_bytes_held_before() {
+    let world = World::new(config());
+    let first = world.take(UNIT, "first");
+    world.fill(&first, 1);
+    drop(first);
+    let second = world.take(UNIT, "second");
+    let target = world.take(UNIT, "target");
+    world.device.copy(&world.stream, target.ptr(), second.ptr(), UNIT).unwrap();
+    let findings = world.device.verdict().unwrap_err().findings;
+    let [Finding::NeverWritten { target, .. }] = &findings[..] else { unreachable!("{findings:?}") };
+    assert_eq!(target.label, Some("second"));
 }
 
 #[test]
