@@ -53,10 +53,6 @@ impl SheetRef {
         Self(self.0)
     }
 
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
-
     /// Whether this is the only reference, and nothing is held.
     pub(crate) fn is_sole(&self) -> bool {
         self.refs.load(Ordering::Acquire) == 1

@@ -338,7 +338,8 @@ impl InputPlan {
             }
         }
         for (recorded, now) in self.groups.iter().zip(&given.groups) {
-            let moved = recorded.inputs.iter().copied().find(|&input| self.shift(input) != given.shift(input));
+            let moved =
+                recorded.inputs.iter().copied().find(|&input| self.shift(input) != given.shift(input));
             if let Some(&input) = recorded.inputs.first()
                 && recorded.inputs != now.inputs
             {
@@ -373,10 +374,10 @@ impl Planned {
                 InputRole::Managed { value: a, offset: at_a },
                 InputRole::Managed { value: b, offset: at_b },
             ) if (a.slab, a.slot, at_a) == (b.slab, b.slot, at_b) => None,
-            (InputRole::Staged(a), InputRole::Staged(b)) => (a.group != b.group
-                || a.offset != b.offset && a.why == b.why)
-                .then_some(Misfit::Sharing { input }),
-            (InputRole::Empty, InputRole::Empty) | (InputRole::NotTensor, InputRole::NotTensor) => None,
+            // How they share memory is compared group by group.
+            (InputRole::Staged(_), InputRole::Staged(_))
+            | (InputRole::Empty, InputRole::Empty)
+            | (InputRole::NotTensor, InputRole::NotTensor) => None,
             (
                 InputRole::Parameter { .. } | InputRole::Managed { .. },
                 InputRole::Staged(Staged { why: StagedBecause::Misaligned, .. }),
@@ -435,7 +436,8 @@ fn refuse_conflicts(staged: &mut [Region<'_>], in_place: &[Region<'_>]) -> Resul
     Ok(())
 }
 
-/// Puts staged regions, sorted by address, that reach into each other into one group each.
+/// Puts staged regions, sorted by address, that reach into each other into one group each. The groups are in the order of
+/// the first of their inputs, which does not depend on where the inputs lie.
 fn group(staged: &[Region<'_>], alignment: u64, planned: &mut [Planned]) -> Vec<StageGroup> {
     let mut groups = Vec::new();
     let mut rest = staged;
@@ -448,22 +450,21 @@ fn group(staged: &[Region<'_>], alignment: u64, planned: &mut [Planned]) -> Vec<
         }
         let (members, others) = rest.split_at(count);
         rest = others;
+        groups.push((first.start, end, members));
+    }
+    groups.sort_by_key(|(_, _, members)| members.iter().map(|region| region.input).min());
+    let groups = (0..).zip(groups).map(|(number, (start, end, members))| {
         // One that is aligned where it is has to be aligned where it is staged to. If none is, aligning the first helps it.
         let is_aligned = |region: &Region<'_>| region.start.is_multiple_of(alignment);
-        let lead = if members.iter().any(is_aligned) { first.start % alignment } else { 0 };
+        let lead = if members.iter().any(is_aligned) { start % alignment } else { 0 };
         for region in members {
             if let Some(Planned { role: InputRole::Staged(staged), .. }) =
                 planned.get_mut(region.input.get() as usize)
             {
-                staged.group = groups.len() as u32;
-                staged.offset = lead + (region.start - first.start);
+                (staged.group, staged.offset) = (number, lead + (region.start - start));
             }
         }
-        groups.push(StageGroup {
-            inputs: members.iter().map(|region| region.input).collect(),
-            lead,
-            bytes: end - first.start,
-        });
-    }
-    groups
+        StageGroup { inputs: members.iter().map(|region| region.input).collect(), lead, bytes: end - start }
+    });
+    groups.collect()
 }

@@ -120,15 +120,18 @@ impl Storage {
     /// An observer of the storage that does not keep it live; none if there is no memory.
     #[must_use]
     pub fn watch(&self) -> Option<Watch> {
-        let of_slot = |hold: &Hold| Watch(Watched::Slot(hold.sheet_ref(), hold.slot(), hold.value().epoch));
-        match &self.0 {
-            Kind::Empty => None,
-            Kind::Slot(hold) => Some(of_slot(hold)),
-            Kind::Block(block) => Some(match block.adopted() {
-                Some(hold) => of_slot(hold),
-                None => Watch(Watched::Block(Arc::downgrade(block))),
-            }),
-        }
+        let hold = match &self.0 {
+            Kind::Empty => return None,
+            Kind::Slot(hold) => hold,
+            Kind::Block(block) => match block.adopted() {
+                Some(hold) => hold,
+                None => return Some(Watch(Watched::Block(Arc::downgrade(block)))),
+            },
+        };
+        Some(Watch(match hold.find() {
+            Ok(Spot::Moved(copy)) => Watched::Block(Arc::downgrade(&copy)),
+            _ => Watched::Slot(hold.sheet_ref(), hold.slot(), hold.value().epoch),
+        }))
     }
 
     /// Whether this is a block of the pool that has not become an output yet.
@@ -136,15 +139,6 @@ impl Storage {
         match &self.0 {
             Kind::Block(block) if block.origin == Origin::Pool && block.adopted().is_none() => Some(block),
             _ => None,
-        }
-    }
-
-    /// The hold of a slot's storage.
-    pub(crate) fn hold(&self) -> Option<&Hold> {
-        match &self.0 {
-            Kind::Slot(hold) => Some(hold),
-            Kind::Block(block) => block.adopted(),
-            Kind::Empty => None,
         }
     }
 

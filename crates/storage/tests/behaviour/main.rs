@@ -1,0 +1,15 @@
+//! The storage layer by behaviour.
+
+mod aliases;
+mod cache;
+mod epochs;
+mod field_reports;
+mod fuzz;
+mod handles;
+mod inputs;
+mod masks;
+mod old_outputs;
+mod outputs;
+mod rig;
+mod saved;
+mod views;
