@@ -165,6 +165,10 @@ impl Sheet {
     #[inline]
     pub(crate) fn begin(&self, epoch: Epoch) {
         debug_assert!(self.is_free());
+        if self.epoch.load(Ordering::Relaxed) & LOOK != 0 {
+            // Or handles of this run would find what became of those of the last one.
+            lock(&self.past).fates.clear();
+        }
         let saved = u32::from(self.table.has_saved);
         for (bits, own) in self.held.iter().zip(&self.table.own) {
             bits.store(*own, Ordering::Release);
@@ -286,11 +290,6 @@ impl Sheet {
         let before = past.fates.len();
         past.fates.retain(|(slot, fate)| matches!(fate, Fate::Gone(_)) || self.is_held(*slot));
         before - past.fates.len()
-    }
-
-    /// Forgets what became of the last run, so that the sheet can be used for another one.
-    pub(crate) fn forget(&self) {
-        lock(&self.past).fates.clear();
     }
 }
 

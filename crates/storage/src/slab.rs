@@ -160,17 +160,10 @@ impl Slab {
 
     /// A sheet on which nothing is held.
     fn spare(&mut self) -> SheetRef {
-        match self.retired.iter().position(SheetRef::is_sole) {
-            Some(at) => {
-                let sheet = self.retired.swap_remove(at);
-                sheet.forget();
-                sheet
-            }
-            None => {
-                let sheet = &*self.sheet;
-                SheetRef::new(Sheet::new(Arc::clone(&sheet.table), Arc::clone(&sheet.ledger)))
-            }
+        if let Some(at) = self.retired.iter().position(SheetRef::is_sole) {
+            return self.retired.swap_remove(at);
         }
+        SheetRef::new(Sheet::new(Arc::clone(&self.sheet.table), Arc::clone(&self.sheet.ledger)))
     }
 
     /// Makes every handle of the last run stale. The memory may be overwritten or given back from here on.

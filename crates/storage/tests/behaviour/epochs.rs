@@ -104,6 +104,23 @@ fn invalidating_twice_keeps_the_first_cause() {
 }
 
 #[test]
+fn what_became_of_a_run_is_not_found_by_handles_of_the_next_one() {
+    let mut rig = Rig::new();
+    let mut slab = slab_of(2);
+    let old = take(&mut slab, 1);
+    slab.invalidate(&began(2));
+    drop(old); // So the very same sheet begins the next run.
+    let new = take(&mut slab, 2);
+    let watch = new[0].storage().watch().unwrap();
+    assert!(watch.is_live());
+    let rule = |of| if of == slot(0) { OldOutput::Keep } else { OldOutput::Error };
+    let at = rig.block();
+    slab.end_step(&rig.device, &rig.stream, &began(3), rule, |_| Ok((at, Box::new(())))).unwrap();
+    assert!(new[0].address().is_ok() && watch.is_live());
+    assert_eq!(stale(&new[1].address().unwrap_err()).cause, began(3));
+}
+
+#[test]
 fn a_dead_slot_does_not_make_its_neighbours_stale() {
     let mut slab = slab_of(2);
     let mut tensors = take(&mut slab, 1);

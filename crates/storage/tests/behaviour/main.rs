@@ -8,6 +8,7 @@ mod fuzz;
 mod handles;
 mod inputs;
 mod masks;
+mod mini;
 mod old_outputs;
 mod outputs;
 mod rig;
