@@ -52,7 +52,9 @@ pub fn plan_outputs(
 ) -> Result<Vec<PlannedOutput>, Error> {
     let mut by_input: HashMap<StorageId, (InputIndex, InputRole, &Tensor)> = HashMap::new();
     for ((input, role), tensor) in inputs.roles().zip(passed) {
+        // An input without elements may still have a storage, but nothing is found by way of it.
         if let Some(tensor) = tensor
+            && !tensor.layout().is_empty()
             && let Some(id) = tensor.storage().id()?
         {
             by_input.entry(id).or_insert((input, role, tensor));

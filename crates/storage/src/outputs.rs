@@ -58,14 +58,20 @@ impl Outputs {
             return None;
         }
         word.store(waiting & !output.bit(), Ordering::Relaxed);
+        if sheet.table.owns(output) {
+            // SAFETY: the output waited, so these outputs were one holder of its slot, and have just ceased to be.
+            let hold = unsafe { self.sheet.take_over(output, self.epoch) };
+            return Some(Tensor::recorded(Storage(Kind::Slot(hold)), sheet.table.place(output).offset));
+        }
+        self.take_alias(output)
+    }
+
+    /// Takes an output that owns no slot and has just ceased to wait.
+    fn take_alias(&self, output: SlotIndex) -> Option<Tensor> {
+        let sheet = &*self.sheet;
         let planned = sheet.table.output(output)?;
-        let offset = planned.offset.cast_unsigned(); // The table refuses negative ones where a slot is meant.
+        let offset = sheet.table.place(output).offset;
         match planned.class {
-            OutputClass::Fresh => {
-                // SAFETY: the output waited, so these outputs were one holder of its slot, and have just ceased to be.
-                let hold = unsafe { self.sheet.take_over(output, self.epoch) };
-                Some(Tensor::recorded(Storage(Kind::Slot(hold)), offset))
-            }
             OutputClass::Sibling(owner) => {
                 // SAFETY: the table counts one holder of the owner's slot for each output that waits on it; this one has
                 // just ceased to wait.

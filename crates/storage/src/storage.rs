@@ -146,15 +146,15 @@ impl Storage {
     pub(crate) fn place(&self) -> Result<Place, Error> {
         let spot = match &self.0 {
             Kind::Slot(hold) => hold.find()?,
-            Kind::Empty => return Ok(Place { base: DevicePtr::NULL, bytes: 0 }),
+            Kind::Empty => return Ok(Place::NONE),
             Kind::Block(block) => match block.adopted() {
                 Some(hold) => hold.find()?,
-                None => return Ok(Place { base: block.base, bytes: block.bytes }),
+                None => return Ok(Place { base: block.base, bytes: block.bytes, offset: 0 }),
             },
         };
         Ok(match spot {
             Spot::Slot(place) => place,
-            Spot::Moved(block) => Place { base: block.base, bytes: block.bytes },
+            Spot::Moved(block) => Place { base: block.base, bytes: block.bytes, offset: 0 },
         })
     }
 }

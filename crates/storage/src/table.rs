@@ -13,6 +13,9 @@ pub(crate) struct Table {
     pub(crate) key: u64,
     pub(crate) producer: Arc<str>,
     pub(crate) outputs: Box<[PlannedOutput]>,
+    /// Where each output's block lies and how far into it the output begins, apart from what the way of an output to its
+    /// caller does not need.
+    places: Box<[Place]>,
     /// The slots that outputs own, as bits.
     pub(crate) own: Box<[u64]>,
     /// The outputs that are handed back, as bits.
@@ -29,11 +32,19 @@ pub(crate) struct Table {
     pub(crate) own_words: u64,
 }
 
-/// A storage of a slot: where its block lies.
+/// Where an output lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
+    /// The start of its block; null without one.
     pub(crate) base: DevicePtr,
+    /// The length of its block.
     pub(crate) bytes: u64,
+    /// The bytes from the start of its block to its first element.
+    pub(crate) offset: u64,
+}
+
+impl Place {
+    pub(crate) const NONE: Self = Self { base: DevicePtr::NULL, bytes: 0, offset: 0 };
 }
 
 impl Table {
@@ -84,7 +95,14 @@ impl Table {
             (0..count).map(SlotIndex::new).zip(&outputs).filter(|(_, output)| output.class.needs_source());
         let sourced = sourced.map(|(slot, _)| slot).collect();
         let own_words = own.iter().filter(|&&bits| bits != 0).count() as u64;
+        let places = outputs.iter().map(|output| {
+            let (base, bytes) = output.block.unwrap_or((DevicePtr::NULL, 0));
+            // The offset of an alias of what lies elsewhere may be negative, and is not asked for here.
+            Place { base, bytes, offset: output.offset.cast_unsigned() }
+        });
+        let places = places.collect();
         Ok(Self {
+            places,
             id: SlabId::next(),
             key,
             producer,
@@ -107,11 +125,10 @@ impl Table {
         self.output(slot)?.layout.as_ref()
     }
 
-    /// Where the block of a slot lies; null for what owns none.
+    /// Where an output lies.
+    #[inline]
     pub(crate) fn place(&self, slot: SlotIndex) -> Place {
-        let block = self.output(slot).and_then(|output| output.block);
-        let (base, bytes) = block.unwrap_or((DevicePtr::NULL, 0));
-        Place { base, bytes }
+        self.places.get(slot.place()).copied().unwrap_or(Place::NONE)
     }
 
     /// The outputs that lie in a slot, its own among them.

@@ -83,6 +83,17 @@ fn each_output_is_classed_by_where_its_memory_comes_from() {
 }
 
 #[test]
+fn an_input_without_elements_is_not_what_an_output_is_an_alias_of() {
+    let weight = outside(0x1000, 8);
+    let nothing = weight.slice(0, 8..8, 1).unwrap();
+    let specs = [InputSpec::read(&nothing), InputSpec::parameter(&weight)];
+    let inputs = InputPlan::new(&specs, 16, |_| true).unwrap();
+    let passed = [Some(nothing.clone()), Some(weight.clone())];
+    let planned = plan_outputs(&inputs, &passed, &[OutputSpec::returned(&weight)], |_| true).unwrap();
+    assert_eq!(classes(&planned), [OutputClass::Persistent(PersistentSource::Input(input(1)))]);
+}
+
+#[test]
 fn a_slot_that_is_not_on_the_path_is_no_output() {
     let mut elsewhere = slab_of(1);
     let tensor = take(&mut elsewhere, 1).remove(0);

@@ -1,4 +1,5 @@
 //! The storage layer by behaviour.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod aliases;
 mod cache;
