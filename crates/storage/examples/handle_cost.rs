@@ -94,7 +94,7 @@ fn main() -> Result<(), Error> {
         },
     );
     println!("drop 320 tensors one by one     {:7.2} ns each", into / 320.0);
-    let bulk = best_of_part(|| hand_back(&mut wide), |back| drop(back));
+    let bulk = best_of_part(|| hand_back(&mut wide), drop);
     println!("drop 320 outputs in bulk        {bulk:7.2} ns");
 
     let path: Vec<Slab> = (0..4).map(|_| slab(256)).collect::<Result<_, _>>()?;

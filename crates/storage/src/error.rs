@@ -122,6 +122,12 @@ pub enum Error {
         /// The live storage that has some of it.
         holder: StorageId,
     },
+    /// Somebody has the address of an output and cannot be told of a new one, so its memory cannot be given up.
+    #[error("{slot} is pinned")]
+    Pinned {
+        /// The output.
+        slot: SlotIndex,
+    },
     /// Inputs that cannot be staged as they are.
     #[error("{0}")]
     Refused(Conflict),

@@ -36,6 +36,9 @@ pub struct Ended {
 impl Slab {
     /// Deals with every live slot as `rule` says; `cause` is what handles that become stale will name.
     ///
+    /// A [pinned](crate::Pinned) slot is kept, whatever its rule: whoever has its address can be neither told nor sent to a
+    /// copy.
+    ///
     /// Copies are enqueued on `stream`, which must be ordered behind what wrote the outputs and before what overwrites them.
     /// `allocate` obtains memory for a copy of that many bytes, and the owner that gives it back; it is asked once for each
     /// storage. What was copied or has become stale is [dead](Slab::died) from here on.
@@ -55,6 +58,7 @@ impl Slab {
         let (mut ended, mut fates) = (Ended::default(), Vec::new());
         for slot in self.live() {
             match rule(slot) {
+                _ if self.is_pinned(slot) => ended.kept.push(slot),
                 OldOutput::Keep => ended.kept.push(slot),
                 OldOutput::Error => {
                     ended.stale.push(slot);
@@ -71,7 +75,11 @@ impl Slab {
                 }
             }
         }
-        self.settle(fates);
+        // Whatever was pinned meanwhile is left alone, and a copy of it is for nothing.
+        let pinned = self.settle(fates, false);
+        ended.stale.retain(|slot| !pinned.contains(slot));
+        ended.copied.retain(|slot| !pinned.contains(slot));
+        ended.kept.extend(pinned);
         Ok(ended)
     }
 }

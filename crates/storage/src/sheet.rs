@@ -53,6 +53,8 @@ pub(crate) struct Sheet {
 struct Past {
     made_in: Step,
     fates: SmallVec<[(SlotIndex, Fate); 2]>,
+    /// A (slot, n) pair means: n times somebody has the slot's address and cannot be told of a new one.
+    pins: SmallVec<[(SlotIndex, usize); 1]>,
 }
 
 /// Who keeps a slot's memory alive.
@@ -71,6 +73,22 @@ impl Holders {
     #[must_use]
     pub const fn is_none(&self) -> bool {
         self.handles == 0 && self.waiting == 0 && !self.saved
+    }
+}
+
+impl Past {
+    fn find(&self, sheet: &Sheet, slot: SlotIndex, epoch: Epoch) -> Result<Found, Box<Stale>> {
+        match self.fates.iter().find(|(of, _)| *of == slot) {
+            None => Ok(Found::Here),
+            Some((_, Fate::Moved(block))) => Ok(Found::Moved(Arc::clone(block))),
+            Some((_, Fate::Gone(cause))) => Err(Box::new(Stale {
+                producer: Arc::clone(&sheet.table.producer),
+                slot,
+                epoch,
+                made_in: self.made_in,
+                cause: Cause::clone(cause),
+            })),
+        }
     }
 }
 
@@ -257,31 +275,62 @@ impl Sheet {
     /// Looks for the value of a slot whose handle is not valid at first sight.
     #[cold]
     pub(crate) fn look(&self, slot: SlotIndex, epoch: Epoch) -> Result<Found, Box<Stale>> {
-        let past = lock(&self.past);
-        match past.fates.iter().find(|(of, _)| *of == slot) {
-            None => Ok(Found::Here),
-            Some((_, Fate::Moved(block))) => Ok(Found::Moved(Arc::clone(block))),
-            Some((_, Fate::Gone(cause))) => Err(Box::new(Stale {
-                producer: Arc::clone(&self.table.producer),
-                slot,
-                epoch,
-                made_in: past.made_in,
-                cause: Cause::clone(cause),
-            })),
-        }
+        lock(&self.past).find(self, slot, epoch)
     }
 
-    /// Settles what became of slots. From here on no handle of them reads the pool.
+    /// Settles what became of slots, save for pinned ones. From here on no handle of them reads the pool.
+    ///
+    /// Returns the slots that are pinned. If there are any and `all` is set, nothing is settled.
     pub(crate) fn settle(
         &self,
         epoch: Epoch,
         made_in: Step,
-        fates: impl IntoIterator<Item = (SlotIndex, Fate)>,
-    ) {
+        mut fates: Vec<(SlotIndex, Fate)>,
+        all: bool,
+    ) -> SmallVec<[SlotIndex; 1]> {
         let mut past = lock(&self.past);
+        let pinned: SmallVec<[SlotIndex; 1]> = past.pins.iter().map(|(slot, _)| *slot).collect();
+        let pinned: SmallVec<[SlotIndex; 1]> =
+            fates.iter().map(|(slot, _)| *slot).filter(|slot| pinned.contains(slot)).collect();
+        if !pinned.is_empty() && all {
+            return pinned;
+        }
+        fates.retain(|(slot, _)| !pinned.contains(slot));
         past.made_in = made_in;
         past.fates.extend(fates);
         self.epoch.store(epoch.get() | LOOK, Ordering::Release);
+        pinned
+    }
+
+    /// Pins a slot that the caller holds, where its value is. Under the lock that settling takes too, so that a slot is
+    /// either pinned or settled first.
+    pub(crate) fn pin(&self, slot: SlotIndex, epoch: Epoch) -> Result<Found, Box<Stale>> {
+        let mut past = lock(&self.past);
+        let found = past.find(self, slot, epoch)?;
+        if matches!(found, Found::Here) {
+            match past.pins.iter_mut().find(|(of, _)| *of == slot) {
+                Some((_, count)) => *count += 1,
+                None => past.pins.push((slot, 1)),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Takes back one [`pin`](Self::pin) that found the value here.
+    pub(crate) fn unpin(&self, slot: SlotIndex) {
+        let mut past = lock(&self.past);
+        let Some(at) = past.pins.iter().position(|(of, _)| *of == slot) else { return };
+        let left = past.pins.get_mut(at).map_or(0, |(_, count)| {
+            *count -= 1;
+            *count
+        });
+        if left == 0 {
+            past.pins.swap_remove(at);
+        }
+    }
+
+    pub(crate) fn is_pinned(&self, slot: SlotIndex) -> bool {
+        lock(&self.past).pins.iter().any(|(of, _)| *of == slot)
     }
 
     /// Lets copies go that nobody holds a handle of any more, and returns how many.

@@ -103,7 +103,8 @@ impl Slab {
     /// the input of this call, for an alias of an earlier slot any tensor on it, for a captured constant the constant.
     ///
     /// # Errors
-    /// [`Error::NoSource`], [`Error::WrongSource`], [`Error::OutOfStorage`], [`Error::Stale`] for a source that is stale.
+    /// [`Error::NoSource`], [`Error::WrongSource`], [`Error::OutOfStorage`], [`Error::Stale`] for a source that is stale,
+    /// [`Error::Pinned`] for an output of the last run that is live and pinned.
     pub fn hand_back(
         &mut self,
         step: Step,
@@ -121,7 +122,11 @@ impl Slab {
             }
         }
         if let Some(sheet) = fresh_sheet {
-            self.invalidate(&Cause { event: Event::RanAgain, step, by: None });
+            if let Err(error) = self.invalidate(&Cause { event: Event::RanAgain, step, by: None }) {
+                lock(&sheet.borrowed).clear();
+                self.retired.push(sheet);
+                return Err(error);
+            }
             self.retired.push(std::mem::replace(&mut self.sheet, sheet));
         }
         let sheet = &self.sheet;
@@ -167,23 +172,40 @@ impl Slab {
     }
 
     /// Makes every handle of the last run stale. The memory may be overwritten or given back from here on.
-    pub fn invalidate(&mut self, cause: &Cause) {
+    ///
+    /// # Errors
+    /// [`Error::Pinned`] if somebody has the address of an output and cannot be told; no handle has become stale then.
+    pub fn invalidate(&mut self, cause: &Cause) -> Result<(), Error> {
         let cause = Arc::new(cause.clone());
         let fates: Vec<_> = self.live().map(|slot| (slot, Fate::Gone(Arc::clone(&cause)))).collect();
-        self.settle(fates);
+        match self.settle(fates, true).first() {
+            Some(&slot) => Err(Error::Pinned { slot }),
+            None => Ok(()),
+        }
     }
 
-    /// Settles what became of slots of the last run.
-    pub(crate) fn settle(&mut self, fates: Vec<(SlotIndex, Fate)>) {
+    /// Settles what became of slots of the last run, and returns those that are pinned instead; if `all` is set and there
+    /// are any, nothing is settled.
+    pub(crate) fn settle(&mut self, fates: Vec<(SlotIndex, Fate)>, all: bool) -> SmallVec<[SlotIndex; 1]> {
         if fates.is_empty() {
-            return;
+            return SmallVec::new();
         }
-        for (slot, _) in &fates {
-            if let Some(valid) = self.valid.get_mut(slot.word() as usize) {
-                *valid &= !slot.bit();
+        let slots: SmallVec<[SlotIndex; 8]> = fates.iter().map(|(slot, _)| *slot).collect();
+        let pinned = self.sheet.settle(self.epoch, self.made_in, fates, all);
+        if pinned.is_empty() || !all {
+            for slot in slots.into_iter().filter(|slot| !pinned.contains(slot)) {
+                if let Some(valid) = self.valid.get_mut(slot.word() as usize) {
+                    *valid &= !slot.bit();
+                }
             }
         }
-        self.sheet.settle(self.epoch, self.made_in, fates);
+        pinned
+    }
+
+    /// Whether somebody has the address of a slot and cannot be told of a new one.
+    #[must_use]
+    pub fn is_pinned(&self, slot: SlotIndex) -> bool {
+        self.is_live(slot) && self.sheet.is_pinned(slot)
     }
 
     /// Lets go of copies that no handle reads any more, and of sheets that will not be used again. Returns how many copies.

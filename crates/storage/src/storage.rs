@@ -142,6 +142,15 @@ impl Storage {
         }
     }
 
+    /// The hold of a slot's storage.
+    pub(crate) fn hold(&self) -> Option<&Hold> {
+        match &self.0 {
+            Kind::Slot(hold) => Some(hold),
+            Kind::Block(block) => block.adopted(),
+            Kind::Empty => None,
+        }
+    }
+
     #[inline]
     pub(crate) fn place(&self) -> Result<Place, Error> {
         let spot = match &self.0 {

@@ -118,7 +118,7 @@ fn a_reader_that_knows_of_the_new_epoch_finds_its_handle_stale() {
                 tensor
             }
         });
-        slab.invalidate(&cause());
+        slab.invalidate(&cause()).unwrap();
         told.store(true, Ordering::Release);
         let tensor = reader.join().unwrap();
         assert!(matches!(tensor.address(), Err(Error::Stale(stale)) if stale.cause == cause()));

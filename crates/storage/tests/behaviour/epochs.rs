@@ -34,7 +34,7 @@ fn reuse_of_a_slot_makes_every_older_handle_stale() {
 fn each_way_to_a_stale_value_is_an_error_with_producer_step_and_cause() {
     let mut slab = slab_of(1);
     let tensor = take(&mut slab, 3).remove(0);
-    slab.invalidate(&began(4));
+    slab.invalidate(&began(4)).unwrap();
     let expected =
         Stale { producer: "F".into(), slot: slot(0), epoch: slab.epoch(), made_in: step(3), cause: began(4) };
     let other = take(&mut slab_of(1), 1).remove(0);
@@ -69,7 +69,7 @@ fn each_way_to_a_stale_value_is_an_error_with_producer_step_and_cause() {
 fn the_error_names_only_remedies_for_its_cause() {
     let mut slab = slab_of(1);
     let tensor = take(&mut slab, 1).remove(0);
-    slab.invalidate(&began(2));
+    slab.invalidate(&began(2)).unwrap();
     let error = tensor.address().unwrap_err();
     assert_eq!(stale(&error).remedy(), Remedy::CopyOutOrKeep);
     assert_eq!(
@@ -77,7 +77,7 @@ fn the_error_names_only_remedies_for_its_cause() {
         "output 0 of F, made in step 1, is gone: step 2 began with G; let the output be copied out or kept"
     );
     let tensor = take(&mut slab, 3).remove(0);
-    slab.invalidate(&Cause { event: Event::Released, step: step(3), by: None });
+    slab.invalidate(&Cause { event: Event::Released, step: step(3), by: None }).unwrap();
     assert_eq!(stale(&tensor.address().unwrap_err()).remedy(), Remedy::CopyBefore);
 }
 
@@ -85,7 +85,7 @@ fn the_error_names_only_remedies_for_its_cause() {
 fn what_is_invalid_is_dead_at_once_whoever_still_has_handles() {
     let mut slab = slab_of(2);
     let tensors = take(&mut slab, 1);
-    slab.invalidate(&began(2));
+    slab.invalidate(&began(2)).unwrap();
     assert!(!slab.any_live() && slab.holders(slot(0)).is_none());
     assert_eq!(slab.died().count(), 2);
     drop(tensors);
@@ -96,8 +96,8 @@ fn what_is_invalid_is_dead_at_once_whoever_still_has_handles() {
 fn invalidating_twice_keeps_the_first_cause() {
     let mut slab = slab_of(1);
     let tensor = take(&mut slab, 1).remove(0);
-    slab.invalidate(&began(2));
-    slab.invalidate(&began(3));
+    slab.invalidate(&began(2)).unwrap();
+    slab.invalidate(&began(3)).unwrap();
     let new = take(&mut slab, 4);
     assert_eq!(stale(&tensor.address().unwrap_err()).cause, began(2));
     assert!(new[0].address().is_ok());
@@ -108,7 +108,7 @@ fn what_became_of_a_run_is_not_found_by_handles_of_the_next_one() {
     let mut rig = Rig::new();
     let mut slab = slab_of(2);
     let old = take(&mut slab, 1);
-    slab.invalidate(&began(2));
+    slab.invalidate(&began(2)).unwrap();
     drop(old); // So the very same sheet begins the next run.
     let new = take(&mut slab, 2);
     let watch = new[0].storage().watch().unwrap();
@@ -132,7 +132,7 @@ fn a_dead_slot_does_not_make_its_neighbours_stale() {
 fn outputs_taken_after_their_step_are_stale_and_not_lost() {
     let mut slab = slab_of(1);
     let mut back = run(&mut slab, 1);
-    slab.invalidate(&began(2));
+    slab.invalidate(&began(2)).unwrap();
     let tensor = back.outputs.take(slot(0)).unwrap();
     assert_eq!(stale(&tensor.address().unwrap_err()).cause, began(2));
 }
@@ -163,7 +163,7 @@ fn a_watch_sees_death_staleness_and_reuse() {
     assert!(watches.iter().all(graphgrove_storage::Watch::is_live));
     drop(tensors.remove(0));
     assert!(!watches[0].is_live() && watches[1].is_live());
-    slab.invalidate(&began(2));
+    slab.invalidate(&began(2)).unwrap();
     assert!(!watches[1].is_live());
     drop(tensors);
     let _new = take(&mut slab, 2);

@@ -41,7 +41,7 @@ fn r03_the_error_names_the_call_that_freed_the_output_and_only_remedies_for_that
     let mut f = Function::new(&mut rig);
     let y1 = f.call(&rig, 1, 1);
     let cause = Cause { event: Event::StepBegan, step: step(2), by: Some("F".into()) };
-    f.slab.invalidate(&cause);
+    f.slab.invalidate(&cause).unwrap();
     let _y2 = f.call(&rig, 2, 2);
     let Err(Error::Stale(stale)) = rig.value(&y1) else { panic!("the old output was read") };
     assert_eq!((&*stale.producer, stale.made_in, &stale.cause), ("F", step(1), &cause));
@@ -168,7 +168,7 @@ fn r11_outputs_of_mixed_kinds_are_told_apart_to_the_end() {
     let mut warm_up = slab(&Ledger::new(), planned);
     let mut outputs = warm_up.hand_back(step(1), |_, _| Some(x.clone())).unwrap().outputs;
     let taken: Vec<_> = outputs.take_all().collect();
-    warm_up.invalidate(&began(2));
+    warm_up.invalidate(&began(2)).unwrap();
     assert!(taken[0].is_none());
     assert!(
         taken[1].as_ref().unwrap().address().is_ok(),
@@ -327,7 +327,7 @@ fn a_constant_output_has_nothing_to_do_with_steps() {
     assert_eq!(planned[0].class, OutputClass::Persistent(PersistentSource::Captured));
     let mut f = slab(&Ledger::new(), planned);
     let y = f.hand_back(step(1), |_, _| Some(constant.clone())).unwrap().outputs.take(slot(0)).unwrap();
-    f.invalidate(&began(2));
+    f.invalidate(&began(2)).unwrap();
     let _again = f.hand_back(step(2), |_, _| Some(constant.clone())).unwrap();
     assert_eq!(y.address(), constant.address());
 }

@@ -145,13 +145,14 @@ fn columns_of_one_matrix_may_be_written_to() {
 fn a_staged_input_over_one_in_place_is_refused_if_either_is_written_to() {
     let storage = Storage::unowned(DevicePtr::new(0x1000), 1024);
     let (weight, x) = (at(&storage, floats(8), 0), at(&storage, floats(4), 4));
-    let refused = Some(Error::Refused(Conflict::StagedOverInPlace { staged: input(1), in_place: input(0) }));
+    let conflict = Conflict::StagedOverInPlace { staged: input(1), in_place: input(0) };
+    let refused = Some(Error::Refused(conflict));
     let both = |a, b| plan(&[a, b]).err();
     assert_eq!(both(InputSpec::parameter(&weight), InputSpec::read(&x)), None);
     assert_eq!(both(InputSpec::parameter(&weight).mutated(), InputSpec::read(&x)), refused);
     assert_eq!(both(InputSpec::parameter(&weight), InputSpec::read(&x).mutated()), refused);
     assert_eq!(
-        refused.unwrap().to_string(),
+        conflict.to_string(),
         "overlapping mutated inputs: input 1 would be copied and input 0 is used in place"
     );
     let same = plan(&[InputSpec::parameter(&weight).mutated(), InputSpec::parameter(&weight)]);

@@ -3,6 +3,8 @@
 
 mod aliases;
 mod cache;
+#[cfg(feature = "dlpack")]
+mod dlpack;
 mod epochs;
 mod field_reports;
 mod fuzz;
@@ -12,6 +14,7 @@ mod masks;
 mod mini;
 mod old_outputs;
 mod outputs;
+mod pins;
 mod rig;
 mod saved;
 mod views;
