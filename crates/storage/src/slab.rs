@@ -176,6 +176,9 @@ impl Slab {
     /// # Errors
     /// [`Error::Pinned`] if somebody has the address of an output and cannot be told; no handle has become stale then.
     pub fn invalidate(&mut self, cause: &Cause) -> Result<(), Error> {
+        if !self.any_live() {
+            return Ok(());
+        }
         let cause = Arc::new(cause.clone());
         let fates: Vec<_> = self.live().map(|slot| (slot, Fate::Gone(Arc::clone(&cause)))).collect();
         match self.settle(fates, true).first() {
@@ -261,19 +264,22 @@ impl Slab {
 
     /// The slots that have died since this was last asked, or since the last run: their blocks can be given back.
     ///
-    /// A drop only clears a bit. Whoever owns the pool asks for the deaths when it is about to use the pool.
+    /// A drop only clears a bit. Whoever owns the pool asks for the deaths when it is about to use the pool. A death counts
+    /// as reported when the iterator has yielded it.
     pub fn died(&mut self) -> impl Iterator<Item = SlotIndex> {
-        let words: SmallVec<[(u32, u64); 4]> = (0..self.words())
-            .zip(&self.seen)
-            .map(|(word, seen)| (word, seen & !self.live_word(word)))
-            .filter(|&(_, died)| died != 0)
-            .collect();
-        for &(word, died) in &words {
-            if let Some(seen) = self.seen.get_mut(word as usize) {
-                *seen &= !died;
+        let mut word = 0;
+        std::iter::from_fn(move || {
+            while word < self.words() {
+                let live = self.live_word(word);
+                let seen = self.seen.get_mut(word as usize)?;
+                if let Some(slot) = SlotIndex::in_word(word, *seen & !live).next() {
+                    *seen &= !slot.bit();
+                    return Some(slot);
+                }
+                word += 1;
             }
-        }
-        words.into_iter().flat_map(|(word, died)| SlotIndex::in_word(word, died))
+            None
+        })
     }
 
     /// The block of a slot: its address and length in bytes. None if the output owns no slot.
