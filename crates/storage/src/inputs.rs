@@ -1,12 +1,9 @@
 //! What becomes of each input: decided once, before its function is recorded, with its alignment.
 
-use std::fmt;
-
 use graphgrove_device::DevicePtr;
-use smallvec::SmallVec;
 
-use crate::overlap::may_overlap;
-use crate::{Error, InputIndex, Layout, Signature, SlotValue, Tensor};
+use crate::staging::{Region, group, refuse_conflicts};
+use crate::{Conflict, Error, InputIndex, Signature, SlotValue, StageGroup, Tensor};
 
 /// One input of a call, as the caller passes it.
 #[derive(Clone, Copy, Debug)]
@@ -93,141 +90,20 @@ pub enum StagedBecause {
     Misaligned,
 }
 
-/// Inputs that are staged together because they share memory, so that they share it where they are staged to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StageGroup {
-    /// Its inputs, in the order of their addresses.
-    pub inputs: SmallVec<[InputIndex; 1]>,
-    /// The bytes in front of the copy that keep aligned inputs aligned.
-    pub lead: u64,
-    /// The bytes that are copied, from the first address of its inputs on.
-    pub bytes: u64,
-}
-
-impl StageGroup {
-    /// The bytes that the group's buffer needs. Its start must be aligned to what the plan was made with.
-    #[must_use]
-    pub const fn buffer_bytes(&self) -> u64 {
-        self.lead + self.bytes
-    }
-}
-
 /// What becomes of each input of a function, fixed when it is recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputPlan {
-    inputs: Box<[Planned]>,
-    groups: Box<[StageGroup]>,
-    alignment: u64,
+    pub(crate) inputs: Box<[Planned]>,
+    pub(crate) groups: Box<[StageGroup]>,
+    pub(crate) alignment: u64,
 }
 
 /// One input as planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Planned {
-    role: InputRole,
-    signature: Option<Signature>,
-    mutated: bool,
-}
-
-/// Inputs that cannot be dealt with by copying them to a recorded address, and back if they are written to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Conflict {
-    /// Two staged inputs have some memory in common but are not the same, and one is written to.
-    PartialOverlap {
-        /// The one at the lower address.
-        a: InputIndex,
-        /// The other one.
-        b: InputIndex,
-    },
-    /// A staged input has memory in common with one that is used in place, and one is written to.
-    StagedOverInPlace {
-        /// The staged one.
-        staged: InputIndex,
-        /// The other one.
-        in_place: InputIndex,
-    },
-    /// An input is written to, and two of its elements are the same memory.
-    OverlapsItself {
-        /// The input.
-        input: InputIndex,
-    },
-}
-
-impl fmt::Display for Conflict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::PartialOverlap { a, b } => {
-                write!(f, "overlapping mutated inputs: {a} and {b} share some memory")
-            }
-            Self::StagedOverInPlace { staged, in_place } => {
-                write!(
-                    f,
-                    "overlapping mutated inputs: {staged} would be copied and {in_place} is used in place"
-                )
-            }
-            Self::OverlapsItself { input } => {
-                write!(f, "overlapping mutated inputs: elements of {input} share memory")
-            }
-        }
-    }
-}
-
-/// Why inputs do not fit a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Misfit {
-    /// There are more or fewer inputs.
-    Count {
-        /// How many there are.
-        given: usize,
-        /// How many were recorded.
-        recorded: usize,
-    },
-    /// The layout differs, or a tensor stands where none was or the other way round.
-    Signature {
-        /// The input.
-        input: InputIndex,
-    },
-    /// The function writes to another set of inputs.
-    Mutation {
-        /// The input.
-        input: InputIndex,
-    },
-    /// An input that is used in place has come to an address that is not aligned.
-    Misaligned {
-        /// The input.
-        input: InputIndex,
-        /// Its address.
-        address: DevicePtr,
-    },
-    /// A parameter is elsewhere, a managed input is another value, or an input has another role altogether.
-    Role {
-        /// The input.
-        input: InputIndex,
-    },
-    /// Staged inputs share memory in another way.
-    Sharing {
-        /// The input.
-        input: InputIndex,
-    },
-}
-
-/// An input with memory, while the plan is made.
-struct Region<'a> {
-    input: InputIndex,
-    start: u64,
-    layout: &'a Layout,
-    mutated: bool,
-}
-
-impl Region<'_> {
-    fn end(&self) -> u64 {
-        self.start.saturating_add(self.layout.span_bytes())
-    }
-
-    fn overlaps(&self, other: &Self) -> bool {
-        may_overlap(self.layout, self.start, other.layout, other.start)
-    }
+pub(crate) struct Planned {
+    pub(crate) role: InputRole,
+    pub(crate) signature: Option<Signature>,
+    pub(crate) mutated: bool,
 }
 
 impl InputPlan {
@@ -248,7 +124,7 @@ impl InputPlan {
     }
 
     /// As [`new`](Self::new), staging also what could be used in place if `stages` says so.
-    fn with(
+    pub(crate) fn with(
         inputs: &[InputSpec<'_>],
         alignment: u64,
         on_path: impl Fn(SlotValue) -> bool,
@@ -313,81 +189,6 @@ impl InputPlan {
     pub const fn alignment(&self) -> u64 {
         self.alignment
     }
-
-    /// Whether a recording with this plan is right for these inputs: the plan of the inputs is made and compared, which is
-    /// what a faster check has to agree with. The runs of managed inputs are not compared, since each replay has its own.
-    /// What is staged may come from anywhere.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub fn misfit(
-        &self,
-        inputs: &[InputSpec<'_>],
-        on_path: impl Fn(SlotValue) -> bool,
-    ) -> Result<Option<Misfit>, Error> {
-        if inputs.len() != self.inputs.len() {
-            return Ok(Some(Misfit::Count { given: inputs.len(), recorded: self.inputs.len() }));
-        }
-        let is_staged = |input| matches!(self.role(input), Some(InputRole::Staged(_)));
-        let given = Self::with(inputs, self.alignment, on_path, is_staged)?;
-        for ((input, recorded), (now, spec)) in
-            (0..).map(InputIndex::new).zip(&self.inputs).zip(given.inputs.iter().zip(inputs))
-        {
-            if let Some(misfit) = recorded.misfit(now, input, spec)? {
-                return Ok(Some(misfit));
-            }
-        }
-        for (recorded, now) in self.groups.iter().zip(&given.groups) {
-            let moved =
-                recorded.inputs.iter().copied().find(|&input| self.shift(input) != given.shift(input));
-            if let Some(&input) = recorded.inputs.first()
-                && recorded.inputs != now.inputs
-            {
-                return Ok(Some(Misfit::Sharing { input }));
-            }
-            if let Some(input) = moved {
-                return Ok(Some(Misfit::Sharing { input }));
-            }
-        }
-        let more = given.groups.get(self.groups.len()).or_else(|| self.groups.get(given.groups.len()));
-        Ok(more.and_then(|group| group.inputs.first()).map(|&input| Misfit::Sharing { input }))
-    }
-
-    /// How far a staged input lies behind the first of its group.
-    fn shift(&self, input: InputIndex) -> Option<u64> {
-        let Some(InputRole::Staged(staged)) = self.role(input) else { return None };
-        Some(staged.offset - self.groups.get(staged.group as usize)?.lead)
-    }
-}
-
-impl Planned {
-    fn misfit(&self, now: &Self, input: InputIndex, spec: &InputSpec<'_>) -> Result<Option<Misfit>, Error> {
-        if self.signature != now.signature {
-            return Ok(Some(Misfit::Signature { input }));
-        }
-        if self.mutated != now.mutated {
-            return Ok(Some(Misfit::Mutation { input }));
-        }
-        Ok(match (self.role, now.role) {
-            (InputRole::Parameter { address: a }, InputRole::Parameter { address: b }) if a == b => None,
-            (
-                InputRole::Managed { value: a, offset: at_a },
-                InputRole::Managed { value: b, offset: at_b },
-            ) if (a.slab, a.slot, at_a) == (b.slab, b.slot, at_b) => None,
-            // How they share memory is compared group by group.
-            (InputRole::Staged(_), InputRole::Staged(_))
-            | (InputRole::Empty, InputRole::Empty)
-            | (InputRole::NotTensor, InputRole::NotTensor) => None,
-            (
-                InputRole::Parameter { .. } | InputRole::Managed { .. },
-                InputRole::Staged(Staged { why: StagedBecause::Misaligned, .. }),
-            ) => {
-                let address = spec.tensor.map_or(Ok(DevicePtr::NULL), Tensor::address)?;
-                Some(Misfit::Misaligned { input, address })
-            }
-            _ => Some(Misfit::Role { input }),
-        })
-    }
 }
 
 fn role(
@@ -412,59 +213,4 @@ fn role(
         Some(_) => staged(StagedBecause::Misaligned),
         None => staged(StagedBecause::Foreign),
     })
-}
-
-/// Sorts the staged regions by address, and refuses what copying would tear apart.
-fn refuse_conflicts(staged: &mut [Region<'_>], in_place: &[Region<'_>]) -> Result<(), Error> {
-    staged.sort_by_key(|region| (region.start, region.input));
-    for (at, a) in staged.iter().enumerate() {
-        for b in staged.iter().skip(at + 1).take_while(|b| b.start < a.end()) {
-            let same = a.start == b.start && a.layout == b.layout;
-            if (a.mutated || b.mutated) && !same && a.overlaps(b) {
-                return Err(Error::Refused(Conflict::PartialOverlap { a: a.input, b: b.input }));
-            }
-        }
-        for other in in_place {
-            if (a.mutated || other.mutated) && a.overlaps(other) {
-                return Err(Error::Refused(Conflict::StagedOverInPlace {
-                    staged: a.input,
-                    in_place: other.input,
-                }));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Puts staged regions, sorted by address, that reach into each other into one group each. The groups are in the order of
-/// the first of their inputs, which does not depend on where the inputs lie.
-fn group(staged: &[Region<'_>], alignment: u64, planned: &mut [Planned]) -> Vec<StageGroup> {
-    let mut groups = Vec::new();
-    let mut rest = staged;
-    while let Some(first) = rest.first() {
-        let mut end = first.end();
-        let mut count = 1;
-        while let Some(next) = rest.get(count).filter(|next| next.start < end) {
-            end = end.max(next.end());
-            count += 1;
-        }
-        let (members, others) = rest.split_at(count);
-        rest = others;
-        groups.push((first.start, end, members));
-    }
-    groups.sort_by_key(|(_, _, members)| members.iter().map(|region| region.input).min());
-    let groups = (0..).zip(groups).map(|(number, (start, end, members))| {
-        // One that is aligned where it is has to be aligned where it is staged to. If none is, aligning the first helps it.
-        let is_aligned = |region: &Region<'_>| region.start.is_multiple_of(alignment);
-        let lead = if members.iter().any(is_aligned) { start % alignment } else { 0 };
-        for region in members {
-            if let Some(Planned { role: InputRole::Staged(staged), .. }) =
-                planned.get_mut(region.input.get() as usize)
-            {
-                (staged.group, staged.offset) = (number, lead + (region.start - start));
-            }
-        }
-        StageGroup { inputs: members.iter().map(|region| region.input).collect(), lead, bytes: end - start }
-    });
-    groups.collect()
 }

@@ -51,34 +51,37 @@ impl Outputs {
     /// Takes one output. There is none to take if it was taken before, is read by the backward alone, or is not a tensor.
     #[inline]
     pub fn take(&mut self, output: SlotIndex) -> Option<Tensor> {
+        let word = self.sheet.waiting.get(output.word() as usize)?;
+        let waiting = word.load(Ordering::Relaxed);
+        if waiting & output.bit() == 0 {
+            return self.take_alias(output);
+        }
+        word.store(waiting & !output.bit(), Ordering::Relaxed);
+        // SAFETY: the output waited, so these outputs were one holder of its slot, and have just ceased to be.
+        let hold = unsafe { self.sheet.take_over(output, self.epoch) };
+        Some(Tensor::recorded(Storage(Kind::Slot(hold))))
+    }
+
+    /// Takes an output that owns no slot.
+    #[cold]
+    fn take_alias(&self, output: SlotIndex) -> Option<Tensor> {
         let sheet = &*self.sheet;
-        let word = sheet.waiting.get(output.word() as usize)?;
+        let word = sheet.waiting_aliases.get(output.word() as usize)?;
         let waiting = word.load(Ordering::Relaxed);
         if waiting & output.bit() == 0 {
             return None;
         }
         word.store(waiting & !output.bit(), Ordering::Relaxed);
-        if sheet.table.owns(output) {
-            // SAFETY: the output waited, so these outputs were one holder of its slot, and have just ceased to be.
-            let hold = unsafe { self.sheet.take_over(output, self.epoch) };
-            return Some(Tensor::recorded(Storage(Kind::Slot(hold)), sheet.table.place(output).offset));
-        }
-        self.take_alias(output)
-    }
-
-    /// Takes an output that owns no slot and has just ceased to wait.
-    fn take_alias(&self, output: SlotIndex) -> Option<Tensor> {
-        let sheet = &*self.sheet;
         let planned = sheet.table.output(output)?;
-        let offset = sheet.table.place(output).offset;
+        let view = planned.layout.clone().map(|layout| (layout, sheet.table.place(output).offset));
         match planned.class {
             OutputClass::Sibling(owner) => {
                 // SAFETY: the table counts one holder of the owner's slot for each output that waits on it; this one has
                 // just ceased to wait.
                 let hold = unsafe { self.sheet.take_over(owner, self.epoch) };
-                Some(Tensor::checked(Storage(Kind::Slot(hold)), planned.layout.clone(), offset))
+                Some(Tensor::checked(Storage(Kind::Slot(hold)), view))
             }
-            OutputClass::Empty => Some(Tensor::checked(Storage::empty(), planned.layout.clone(), 0)),
+            OutputClass::Empty => Some(Tensor::checked(Storage::empty(), view)),
             OutputClass::NotTensor => None,
             _ => {
                 let mut borrowed = lock(&sheet.borrowed);
@@ -97,20 +100,19 @@ impl Outputs {
 impl Drop for Outputs {
     fn drop(&mut self) {
         let table = &self.sheet.table;
-        for (word, (waiting, own)) in (0..).zip(self.sheet.waiting.iter().zip(&table.own)) {
+        for (word, waiting) in (0..).zip(&self.sheet.waiting) {
             let left = waiting.load(Ordering::Relaxed);
-            if left == 0 {
-                continue;
+            if left != 0 {
+                waiting.store(0, Ordering::Relaxed);
+                // SAFETY: each of these outputs waited, so this was one holder of its slot, and has just ceased to be.
+                unsafe { self.sheet.release_word(word, left) };
             }
-            waiting.store(0, Ordering::Relaxed);
-            for output in SlotIndex::in_word(word, left & !own) {
-                if let Some(OutputClass::Sibling(owner)) = self.class(output) {
-                    // SAFETY: as where a sibling is taken; the hold is dropped at once.
-                    drop(unsafe { self.sheet.take_over(owner, self.epoch) });
-                }
+        }
+        for (word, waiting) in (0..).zip(&self.sheet.waiting_aliases) {
+            let left = waiting.load(Ordering::Relaxed);
+            for output in SlotIndex::in_word(word, left) {
+                drop(self.take_alias(output));
             }
-            // SAFETY: each of these outputs waited, so this was one holder of its slot, and has just ceased to be.
-            unsafe { self.sheet.release_word(word, left & own) };
         }
         if !table.sourced.is_empty() {
             // Each is dropped without the lock, since what owns its memory may be anybody's.

@@ -71,6 +71,14 @@ mod tests {
     }
 
     #[test]
+    fn a_dimension_of_one_has_no_stride_to_speak_of() {
+        let columns = |width| strided(&[3, width], &[4, 1]);
+        assert!(!may_overlap(&columns(1), 0, &columns(3), 4));
+        let thin = strided(&[3, 1, 2], &[4, 4, 1]);
+        assert!(!may_overlap(&thin, 0, &thin, 8) && may_overlap(&thin, 0, &thin, 4));
+    }
+
+    #[test]
     fn what_cannot_be_compared_counts_as_overlapping() {
         let halves = Layout::strided(DType::F16, &[4], &[4]).unwrap();
         assert!(may_overlap(&strided(&[4], &[2]), 0, &halves, 4));

@@ -42,10 +42,11 @@ impl SavedOutputs {
     #[must_use]
     pub fn tensor(&self, output: SlotIndex) -> Option<Tensor> {
         let planned = self.sheet.table.output(output).filter(|planned| planned.readers.backward())?;
+        let view = planned.layout.clone().map(|layout| (layout, self.sheet.table.place(output).offset));
         let owner = match planned.class {
             OutputClass::Fresh => output,
             OutputClass::Sibling(owner) => owner,
-            OutputClass::Empty => return Some(Tensor::checked(Storage::empty(), planned.layout.clone(), 0)),
+            OutputClass::Empty => return Some(Tensor::checked(Storage::empty(), view)),
             OutputClass::NotTensor => return None,
             _ => {
                 return self.elsewhere.iter().find(|(of, _)| *of == output).map(|(_, tensor)| tensor.clone());
@@ -54,8 +55,7 @@ impl SavedOutputs {
         self.sheet.hold_again(owner);
         // SAFETY: the saved outputs are a holder of the slot, so it is held; the holder taken over was added just now.
         let hold = unsafe { self.sheet.take_over(owner, self.epoch) };
-        let offset = planned.offset.cast_unsigned(); // The table refuses negative ones where a slot is meant.
-        Some(Tensor::checked(Storage(Kind::Slot(hold)), planned.layout.clone(), offset))
+        Some(Tensor::checked(Storage(Kind::Slot(hold)), view))
     }
 }
 

@@ -35,8 +35,10 @@ pub(crate) struct Sheet {
     pub(crate) refs: AtomicUsize,
     held: Box<[AtomicU64]>,
     extra: Box<[AtomicU32]>,
-    /// The outputs that wait to be taken. Only the one `Outputs` of the run touches these words.
+    /// The outputs that own slots and wait to be taken. Only the one `Outputs` of the run touches these words.
     pub(crate) waiting: Box<[AtomicU64]>,
+    /// The same for outputs that own no slots.
+    pub(crate) waiting_aliases: Box<[AtomicU64]>,
     /// Outputs in memory of others that wait to be taken.
     pub(crate) borrowed: Mutex<Vec<(SlotIndex, Tensor)>>,
     /// One while the run's `Outputs` exists.
@@ -115,6 +117,7 @@ impl Sheet {
             held: (0..words).map(|_| AtomicU64::new(0)).collect(),
             extra: (0..table.outputs.len()).map(|_| AtomicU32::new(0)).collect(),
             waiting: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            waiting_aliases: table.returned_aliases.iter().map(|_| AtomicU64::new(0)).collect(),
             borrowed: Mutex::new(Vec::new()),
             outputs: AtomicU32::new(0),
             saved: AtomicU32::new(0),
@@ -147,7 +150,8 @@ impl Sheet {
         let all =
             self.extra.get(slot.place()).map_or(0, |extra| extra.load(Ordering::Acquire)).saturating_add(1);
         let waits = |output: SlotIndex| {
-            let word = self.waiting.get(output.word() as usize);
+            let words = if output == slot { &self.waiting } else { &self.waiting_aliases };
+            let word = words.get(output.word() as usize);
             word.is_some_and(|bits| bits.load(Ordering::Relaxed) & output.bit() != 0)
         };
         let waiting = self.table.outputs_on(slot).filter(|&output| waits(output)).count() as u32;
@@ -192,6 +196,9 @@ impl Sheet {
             bits.store(*own, Ordering::Release);
         }
         for (waiting, returned) in self.waiting.iter().zip(&self.table.returned) {
+            waiting.store(*returned, Ordering::Relaxed);
+        }
+        for (waiting, returned) in self.waiting_aliases.iter().zip(&self.table.returned_aliases) {
             waiting.store(*returned, Ordering::Relaxed);
         }
         for (slot, extra) in &self.table.shared {

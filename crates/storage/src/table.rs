@@ -18,8 +18,10 @@ pub(crate) struct Table {
     places: Box<[Place]>,
     /// The slots that outputs own, as bits.
     pub(crate) own: Box<[u64]>,
-    /// The outputs that are handed back, as bits.
+    /// The outputs that are handed back and own slots, as bits.
     pub(crate) returned: Box<[u64]>,
+    /// The outputs that are handed back and own none, as bits; empty without any.
+    pub(crate) returned_aliases: Box<[u64]>,
     /// The slots that the backward holds, as bits.
     pub(crate) saved: Box<[u64]>,
     /// Whether the backward holds anything, be it a slot here or a storage from elsewhere.
@@ -94,6 +96,12 @@ impl Table {
         let sourced =
             (0..count).map(SlotIndex::new).zip(&outputs).filter(|(_, output)| output.class.needs_source());
         let sourced = sourced.map(|(slot, _)| slot).collect();
+        let mut returned_aliases: Vec<u64> =
+            returned.iter().zip(&own).map(|(returned, own)| returned & !own).collect();
+        if returned_aliases.iter().all(|&bits| bits == 0) {
+            returned_aliases.clear();
+        }
+        let returned: Vec<u64> = returned.iter().zip(&own).map(|(returned, own)| returned & own).collect();
         let own_words = own.iter().filter(|&&bits| bits != 0).count() as u64;
         let places = outputs.iter().map(|output| {
             let (base, bytes) = output.block.unwrap_or((DevicePtr::NULL, 0));
@@ -109,6 +117,7 @@ impl Table {
             outputs: outputs.into(),
             own: own.into(),
             returned: returned.into(),
+            returned_aliases: returned_aliases.into(),
             saved: saved.into(),
             has_saved,
             shared: shared.into(),
@@ -142,6 +151,7 @@ impl Table {
         })
     }
 
+    #[inline]
     pub(crate) fn owns(&self, slot: SlotIndex) -> bool {
         self.own.get(slot.word() as usize).is_some_and(|bits| bits & slot.bit() != 0)
     }

@@ -15,10 +15,9 @@ use crate::{DType, Error, Layout, Signature, SlotIndex, Storage};
 #[derive(Clone)]
 pub struct Tensor {
     storage: Storage,
-    /// None means the layout recorded for the slot that the storage is.
-    layout: Option<Arc<Layout>>,
-    /// The bytes from where the storage starts to the first element.
-    offset: u64,
+    /// The layout, and the bytes from where the storage starts to the first element. None means those recorded for the slot
+    /// that the storage is, so that taking an output need not read them.
+    view: Option<(Arc<Layout>, u64)>,
 }
 
 /// What stands in for a recorded layout that cannot be missing.
@@ -46,18 +45,18 @@ impl Tensor {
         if !layout.is_empty() {
             check_bounds(offset, layout.span_bytes(), bytes)?;
         }
-        Ok(Self { storage, layout: Some(layout), offset })
+        Ok(Self { storage, view: Some((layout, offset)) })
     }
 
-    /// A view of a slot's storage with the layout recorded for the slot.
+    /// The output recorded for the slot that the storage is.
     #[inline]
-    pub(crate) fn recorded(storage: Storage, offset: u64) -> Self {
-        Self { storage, layout: None, offset }
+    pub(crate) fn recorded(storage: Storage) -> Self {
+        Self { storage, view: None }
     }
 
     /// A view whose bounds were checked when its node was recorded.
-    pub(crate) fn checked(storage: Storage, layout: Option<Arc<Layout>>, offset: u64) -> Self {
-        Self { storage, layout, offset }
+    pub(crate) fn checked(storage: Storage, view: Option<(Arc<Layout>, u64)>) -> Self {
+        Self { storage, view }
     }
 
     /// The storage.
@@ -79,8 +78,8 @@ impl Tensor {
     }
 
     pub(crate) fn shared_layout(&self) -> Option<&Arc<Layout>> {
-        match (&self.layout, &self.storage.0) {
-            (Some(layout), _) => Some(layout),
+        match (&self.view, &self.storage.0) {
+            (Some((layout, _)), _) => Some(layout),
             (None, Kind::Slot(hold)) => hold.sheet().table.layout(hold.slot()),
             _ => None,
         }
@@ -112,8 +111,13 @@ impl Tensor {
 
     /// The bytes from where the storage starts to the first element.
     #[must_use]
-    pub const fn offset_bytes(&self) -> u64 {
-        self.offset
+    #[inline]
+    pub fn offset_bytes(&self) -> u64 {
+        match (&self.view, &self.storage.0) {
+            (Some((_, offset)), _) => *offset,
+            (None, Kind::Slot(hold)) => hold.sheet().table.place(hold.slot()).offset,
+            _ => 0,
+        }
     }
 
     /// The address of the first element; null for a tensor without memory.
@@ -128,7 +132,7 @@ impl Tensor {
         if base.is_null() {
             return Ok(base);
         }
-        base.checked_add(self.offset).ok_or(Error::TooLarge)
+        base.checked_add(self.offset_bytes()).ok_or(Error::TooLarge)
     }
 
     /// Everything that a call asks of a tensor that is passed to it.
@@ -150,7 +154,7 @@ impl Tensor {
     /// The slot whose recorded output this is, if it was handed back by a node and no view was taken of it.
     #[must_use]
     pub fn output(&self) -> Option<SlotIndex> {
-        match (&self.layout, &self.storage.0) {
+        match (&self.view, &self.storage.0) {
             (None, Kind::Slot(hold)) => Some(hold.slot()),
             _ => None,
         }
@@ -172,6 +176,6 @@ impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let layout = self.layout();
         write!(f, "Tensor({} {:?} strides {:?}", layout.dtype(), layout.shape(), layout.strides())?;
-        write!(f, ", byte {} of {:?})", self.offset, self.storage)
+        write!(f, ", byte {} of {:?})", self.offset_bytes(), self.storage)
     }
 }

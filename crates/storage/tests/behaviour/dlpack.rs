@@ -88,7 +88,7 @@ fn what_cannot_be_said_of_a_foreign_tensor_is_refused_and_it_is_let_go_of() {
     assert!(matches!(complex, Error::Dlpack(DlpackProblem::DType { bits: 64, lanes: 1, .. })), "{complex}");
     let elsewhere =
         Tensor::from_dlpack(foreign(0x1000, &[4], &[1], DLDataType::F32, &census), DLDevice::cuda(1));
-    assert!(matches!(elsewhere, Err(Error::Dlpack(DlpackProblem::Device { number: 0, .. }))));
+    assert!(matches!(elsewhere, Err(Error::Dlpack(DlpackProblem::Device { kind: 2, number: 0 }))));
     let negative = take_in(foreign(0x1000, &[-4], &[1], DLDataType::F32, &census)).unwrap_err();
     assert!(matches!(negative, Error::Dlpack(DlpackProblem::Malformed { .. })), "{negative}");
     assert_eq!(census.alive(), 0);

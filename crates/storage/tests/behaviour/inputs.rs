@@ -235,6 +235,8 @@ fn inputs_that_share_memory_in_another_way_do_not_fit() {
     // The same distance is the same sharing, whatever leads the buffers have.
     assert_eq!(misfit(&two(&a, &b), &two(&c, &odd)), None);
     assert_eq!(misfit(&two(&far, &a), &two(&a, &far)), None);
+    assert_eq!(misfit(&two(&a, &c), &two(&c, &b)), None, "one of the leads is 8");
+    assert_eq!(misfit(&two(&c, &b), &two(&a, &b)), sharing(1));
 }
 
 #[test]

@@ -174,3 +174,22 @@ fn sheets_are_used_again_once_nobody_holds_them() {
     }
     it.rig.verdict();
 }
+
+#[test]
+fn a_sweep_keeps_one_spare_sheet_and_whatever_is_held() {
+    let census = Census::default();
+    let ledger = Ledger::keeping(census.owner());
+    let mut f = slab(&ledger, vec![crate::rig::fresh(0)]);
+    let mut old: Vec<_> = (1..5).flat_map(|number| take(&mut f, number)).collect();
+    assert_eq!(f.sweep(), 0, "there are no copies");
+    let last = old.pop();
+    drop(old);
+    f.sweep();
+    assert!(last.as_ref().is_some_and(|tensor| tensor.address().is_ok()));
+    // The spare is used by the next run, whose older handle keeps its own sheet.
+    let newer = take(&mut f, 5);
+    f.sweep();
+    assert!(last.is_some_and(|tensor| tensor.address().is_err()) && newer[0].address().is_ok());
+    drop((newer, f, ledger));
+    assert_eq!(census.alive(), 0);
+}
