@@ -210,7 +210,7 @@ impl Sheet {
         self.saved.store(saved, Ordering::Relaxed);
         self.refs.fetch_add(1 + saved as usize + self.table.own_words as usize, Ordering::Relaxed);
         self.ledger.add_words(self.table.own_words);
-        self.epoch.store(epoch.get(), Ordering::Release);
+        self.epoch.store(epoch.get(), Ordering::Relaxed);
     }
 
     /// Adds a holder to a slot that the caller holds.
@@ -269,14 +269,17 @@ impl Sheet {
     }
 
     /// Whether a handle of this epoch is valid without a closer look: the one compare on every access.
+    ///
+    /// Relaxed, since nothing is read by way of it: whoever finds another epoch looks closer, under the lock under which it
+    /// was written.
     #[inline]
     pub(crate) fn is_current(&self, epoch: Epoch) -> bool {
-        self.epoch.load(Ordering::Acquire) == epoch.get()
+        self.epoch.load(Ordering::Relaxed) == epoch.get()
     }
 
     /// Whether the sheet's last run is this one, whatever became of its slots.
     pub(crate) fn is_in_run(&self, epoch: Epoch) -> bool {
-        self.epoch.load(Ordering::Acquire) & !LOOK == epoch.get()
+        self.epoch.load(Ordering::Relaxed) & !LOOK == epoch.get()
     }
 
     /// Looks for the value of a slot whose handle is not valid at first sight.
@@ -305,7 +308,7 @@ impl Sheet {
         fates.retain(|(slot, _)| !pinned.contains(slot));
         past.made_in = made_in;
         past.fates.extend(fates);
-        self.epoch.store(epoch.get() | LOOK, Ordering::Release);
+        self.epoch.store(epoch.get() | LOOK, Ordering::Relaxed);
         pinned
     }
 

@@ -106,3 +106,24 @@ fn an_output_held_over_each_step_needs_two_sheets_and_no_more() {
     assert!(later <= 2 * 100, "{later} allocations in 100 runs");
     assert!(held.unwrap().address().is_ok());
 }
+
+#[test]
+fn a_sweep_keeps_the_spare_sheet_that_the_next_run_needs() {
+    let mut slab = slab();
+    let storage = Storage::unowned(DevicePtr::new(0x9_0000), 64);
+    let weight = Tensor::new(storage, Layout::of::<f32>(&[8]).unwrap(), 0).unwrap();
+    let mut run = |slab: &mut Slab, number| {
+        let mut back = slab.hand_back(Step::new(number), |_, _| Some(weight.clone())).unwrap();
+        back.outputs.take(slot(3))
+    };
+    let first = run(&mut slab, 1);
+    let second = run(&mut slab, 2);
+    drop(first); // Its sheet is a spare from here on.
+    slab.sweep();
+    let mut third = None;
+    let with_spare = allocations(|| third = run(&mut slab, 3));
+    let mut fourth = None;
+    let without = allocations(|| fourth = run(&mut slab, 4));
+    assert!(with_spare < without, "{with_spare} allocations with a spare sheet, {without} without");
+    drop((second, third, fourth));
+}

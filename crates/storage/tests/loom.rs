@@ -227,3 +227,21 @@ fn outputs_taken_on_another_thread_are_those_of_their_own_run() {
         assert_eq!(drops.count(), 1);
     });
 }
+
+#[test]
+fn outputs_that_are_all_taken_reach_nothing_of_the_run_that_begins_meanwhile() {
+    loom::model(|| {
+        let (mut slab, drops) = slab(vec![output(0)]);
+        let mut late = slab.hand_back(Step::new(1), none).unwrap().outputs;
+        let taker = thread::spawn(move || {
+            drop(late.take(slot(0)).unwrap());
+            // The slot is dead, so the next run may have begun, but these outputs have nothing to do with it.
+            assert!(late.take(slot(0)).is_none());
+        });
+        let new = slab.hand_back(Step::new(2), none).unwrap();
+        taker.join().unwrap();
+        assert!(slab.is_live(slot(0)));
+        drop((new, slab));
+        assert_eq!(drops.count(), 1);
+    });
+}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use graphgrove_storage::{Ledger, Slab, Storage, Tensor};
+use graphgrove_storage::{Ledger, Outputs, Pinned, SavedOutputs, Slab, Storage, Tensor};
 
 use crate::rig::{Census, fresh, no_source, run, slab, slab_of, slot, step, take};
 
@@ -53,6 +53,9 @@ fn handles_cross_threads() {
     can_cross::<Tensor>();
     can_cross::<Storage>();
     can_cross::<Slab>();
+    can_cross::<Outputs>();
+    can_cross::<SavedOutputs>();
+    can_cross::<Pinned>();
     let mut slab = slab_of(100);
     let tensors = Arc::new(take(&mut slab, 1));
     let threads: Vec<_> = (0..4)
