@@ -14,15 +14,15 @@ use crate::storage::Spot;
 use crate::sync::{Ordering, fence};
 use crate::{Epoch, SlotIndex, SlotValue};
 
-/// Takes `count` out of the sheet's references, and frees the sheet if those were the last.
+/// Takes one out of the sheet's references, and frees the sheet if it was the last.
 ///
 /// # Safety
-/// `sheet` came from [`SheetRef::new`], and the caller owns `count` of its references and uses none of them afterwards.
+/// `sheet` came from [`SheetRef::new`], and the caller owns one of its references and does not use it afterwards.
 #[inline]
-unsafe fn forget_refs(sheet: NonNull<Sheet>, count: usize) {
-    // SAFETY: the caller's references keep the sheet alive until they are taken out by this very operation.
-    let before = unsafe { sheet.as_ref() }.refs.fetch_sub(count, Ordering::Release);
-    if before == count {
+unsafe fn forget_ref(sheet: NonNull<Sheet>) {
+    // SAFETY: the caller's reference keeps the sheet alive until it is taken out by this very operation.
+    let before = unsafe { sheet.as_ref() }.refs.fetch_sub(1, Ordering::Release);
+    if before == 1 {
         // Acquire, paired with the release of every other reference that went: their uses come before the free.
         fence(Ordering::Acquire);
         // SAFETY: no reference is left, so by the invariant of `refs` nothing is held either and this pointer is the last.
@@ -72,10 +72,9 @@ impl SheetRef {
     /// # Safety
     /// The caller is a holder of each of the slots and gives that up.
     pub(crate) unsafe fn release_word(&self, word: u32, slots: u64) {
-        let emptied = self.deref().release_word(word, slots);
-        if emptied > 0 {
+        if self.deref().release_word(word, slots) {
             // SAFETY: the word's one belonged to the slots that were just cleared; `self` still is a reference.
-            unsafe { forget_refs(self.0, emptied) };
+            unsafe { forget_ref(self.0) };
         }
     }
 }
@@ -102,7 +101,7 @@ impl Drop for SheetRef {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: the reference was counted, and goes with this drop.
-        unsafe { forget_refs(self.0, 1) };
+        unsafe { forget_ref(self.0) };
     }
 }
 
@@ -164,11 +163,10 @@ impl Clone for Hold {
 impl Drop for Hold {
     #[inline]
     fn drop(&mut self) {
-        let emptied = self.sheet().release(self.slot);
-        if emptied > 0 {
+        if self.sheet().release(self.slot) {
             // SAFETY: this hold cleared the last bit of its word, so the word's one is its to take out, and the sheet is not
             // used afterwards.
-            unsafe { forget_refs(self.sheet, emptied) };
+            unsafe { forget_ref(self.sheet) };
         }
     }
 }

@@ -87,6 +87,13 @@ mod tests {
     }
 
     #[test]
+    fn tensors_one_behind_the_other_do_not_overlap_whatever_their_strides() {
+        let (a, b) = (strided(&[4], &[2]), strided(&[2, 2], &[4, 2]));
+        assert!(!may_overlap(&a, 0, &b, 28) && !may_overlap(&a, 28, &b, 0));
+        assert!(may_overlap(&a, 0, &b, 24) && may_overlap(&a, 24, &b, 0));
+    }
+
+    #[test]
     fn tensors_without_elements_overlap_nothing() {
         let empty = Layout::of::<f32>(&[0]).unwrap();
         let full = Layout::of::<f32>(&[8]).unwrap();

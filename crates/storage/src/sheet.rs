@@ -253,19 +253,20 @@ impl Sheet {
         is_last
     }
 
-    /// Takes one holder off a slot. Returns how many words' ones the caller has to take out of `refs`: one or none.
+    /// Takes one holder off a slot. Returns whether the caller has to take a word's one out of `refs`, as
+    /// [`clear`](Self::clear) does.
     #[inline]
-    pub(crate) fn release(&self, slot: SlotIndex) -> usize {
-        usize::from(self.let_go(slot) && self.clear(slot.word(), slot.bit()))
+    pub(crate) fn release(&self, slot: SlotIndex) -> bool {
+        self.let_go(slot) && self.clear(slot.word(), slot.bit())
     }
 
     /// Takes one holder off each of these slots of a word, and returns as [`release`](Self::release).
     #[inline]
-    pub(crate) fn release_word(&self, word: u32, slots: u64) -> usize {
+    pub(crate) fn release_word(&self, word: u32, slots: u64) -> bool {
         let over = SlotIndex::in_word(word, slots)
             .filter(|&slot| self.let_go(slot))
             .fold(0, |bits, slot| bits | slot.bit());
-        usize::from(over != 0 && self.clear(word, over))
+        over != 0 && self.clear(word, over)
     }
 
     /// Whether a handle of this epoch is valid without a closer look: the one compare on every access.

@@ -112,7 +112,7 @@ fn a_sweep_keeps_the_spare_sheet_that_the_next_run_needs() {
     let mut slab = slab();
     let storage = Storage::unowned(DevicePtr::new(0x9_0000), 64);
     let weight = Tensor::new(storage, Layout::of::<f32>(&[8]).unwrap(), 0).unwrap();
-    let mut run = |slab: &mut Slab, number| {
+    let run = |slab: &mut Slab, number| {
         let mut back = slab.hand_back(Step::new(number), |_, _| Some(weight.clone())).unwrap();
         back.outputs.take(slot(3))
     };

@@ -93,6 +93,23 @@ fn a_dead_block_in_between_hides_no_live_one() {
 }
 
 #[test]
+fn what_has_died_is_let_go_of_by_a_sweep() {
+    let census = Census::default();
+    let ledger = graphgrove_storage::Ledger::keeping(census.owner());
+    let mut slab = crate::rig::slab(&ledger, vec![crate::rig::fresh(0)]);
+    let tensor = take(&mut slab, 1).remove(0);
+    let mut cache = StorageCache::new();
+    cache.add(tensor.storage()).unwrap();
+    drop((slab, ledger));
+    cache.sweep();
+    assert_eq!(cache.live().count(), 1);
+    drop(tensor);
+    assert_eq!((cache.live().count(), census.alive()), (0, 1), "the cache still has what it observes it by");
+    cache.sweep();
+    assert_eq!(census.alive(), 0);
+}
+
+#[test]
 fn storages_without_memory_are_not_in_it() {
     let mut cache = StorageCache::new();
     assert_eq!(cache.add(&Storage::empty()), Ok(None));
