@@ -67,6 +67,9 @@ mod tests {
         assert!(!may_overlap(&columns, 0, &columns, 16));
         assert!(may_overlap(&columns, 0, &columns, 12));
         assert!(may_overlap(&columns, 0, &columns, 32 * 3));
+        let last = strided(&[10, 1], &[8, 1]);
+        assert!(may_overlap(&last, 12, &columns, 0) && may_overlap(&columns, 0, &last, 12));
+        assert!(!may_overlap(&last, 16, &columns, 0) && !may_overlap(&columns, 0, &last, 16));
         assert!(!may_overlap(&columns, 0, &columns, 32 * 10));
     }
 
