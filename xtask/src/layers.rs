@@ -48,7 +48,7 @@ pub(crate) const STACK: &[Layer] = &[
     layer("cuda", None, "graphgrove-cuda", "crates/cuda", Purity::Edge),
     layer("tree", Some(98112), "graphgrove-tree", "crates/tree", Purity::Pure),
     layer("pool", Some(97440), "graphgrove-pool", "crates/pool", Purity::Pure),
-    layer("storage", Some(98254), "graphgrove-storage", "crates/storage", Purity::Pure),
+    layer("storage", Some(98254), "graphgrove-storage", "crates/storage", Purity::Edge),
     layer("replay", Some(98529), "graphgrove-replay", "crates/replay", Purity::Pure),
     layer("graphgrove", Some(98341), "graphgrove", "crates/graphgrove", Purity::Pure),
     layer("tests", None, "graphgrove-tests", "tests", Purity::Edge),

@@ -1,0 +1,89 @@
+//! The storage cache: one storage per block on a path.
+
+use std::collections::BTreeMap;
+
+use graphgrove_device::DevicePtr;
+
+use crate::{Error, Storage, StorageId, Watch};
+
+/// The live storages of a path, by where their blocks lie.
+///
+/// It answers the one question that handles cannot: which storage an address belongs to, when memory comes back from code
+/// that hands out addresses. A hit is always a live storage. Identity is the allocation: when a storage has died and its
+/// address is handed out again, the new storage takes its place.
+#[derive(Default)]
+pub struct StorageCache {
+    /// A (base -> entry) pair means: the block that starts at this address was that storage's when it was added.
+    blocks: BTreeMap<u64, Entry>,
+}
+
+struct Entry {
+    bytes: u64,
+    id: StorageId,
+    watch: Watch,
+}
+
+impl StorageCache {
+    /// A cache without entries.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a storage. One without memory has nothing to be found by and is not added; one that is there already stays.
+    ///
+    /// # Errors
+    /// [`Error::BlockShared`] if another live storage has some of the block, [`Error::Stale`].
+    pub fn add(&mut self, storage: &Storage) -> Result<Option<StorageId>, Error> {
+        let (Some(id), Some(watch)) = (storage.id()?, storage.watch()) else { return Ok(None) };
+        let (base, bytes) = (storage.base()?, storage.bytes()?);
+        if bytes == 0 || base.is_null() {
+            return Ok(None);
+        }
+        let end = base.get().saturating_add(bytes);
+        let mut dead = Vec::new();
+        for (&start, entry) in self.blocks.range(..end).rev() {
+            // Live blocks do not overlap, so the first live one that ends before this block has none behind it that reaches it.
+            let reaches = start.saturating_add(entry.bytes) > base.get();
+            match (reaches, entry.watch.is_live()) {
+                (true, true) if entry.id == id => return Ok(Some(id)),
+                (true, true) => return Err(Error::BlockShared { base, bytes, holder: entry.id }),
+                (_, false) => dead.push(start),
+                (false, true) => break,
+            }
+        }
+        for start in dead {
+            self.blocks.remove(&start);
+        }
+        self.blocks.insert(base.get(), Entry { bytes, id, watch });
+        Ok(Some(id))
+    }
+
+    /// The live storage that has all of these bytes, and how far from its start they lie.
+    #[must_use]
+    pub fn find(&self, at: DevicePtr, bytes: u64) -> Option<(StorageId, u64)> {
+        let mut before = self.blocks.range(..=at.get()).rev();
+        let (start, entry) = before.find(|(_, entry)| entry.watch.is_live())?;
+        let offset = at.get() - start;
+        let end = offset.checked_add(bytes)?;
+        (end <= entry.bytes).then_some((entry.id, offset))
+    }
+
+    /// The live storages, lowest address first.
+    pub fn live(&self) -> impl Iterator<Item = (StorageId, DevicePtr, u64)> {
+        self.blocks
+            .iter()
+            .filter(|(_, entry)| entry.watch.is_live())
+            .map(|(&start, entry)| (entry.id, DevicePtr::new(start), entry.bytes))
+    }
+
+    /// Forgets what has died.
+    pub fn sweep(&mut self) {
+        self.blocks.retain(|_, entry| entry.watch.is_live());
+    }
+
+    /// Forgets everything, as when a path is over.
+    pub fn clear(&mut self) {
+        self.blocks.clear();
+    }
+}

@@ -1,0 +1,85 @@
+//! What becomes of outputs that are still live when a new step begins.
+
+use std::sync::Arc;
+
+use graphgrove_device::{DevicePtr, Work};
+
+use crate::block::{Block, Origin, Owner};
+use crate::sheet::Fate;
+use crate::{Cause, Error, Slab, SlotIndex};
+
+/// What becomes of an output that is still live when a new step begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OldOutput {
+    /// Its handles become stale: every way to its value is an error from then on.
+    #[default]
+    Error,
+    /// Its storage is copied out of the pool, once, and all its handles and views read the copy.
+    CopyOut,
+    /// It is still needed: nothing happens to it, and the caller must leave its memory alone.
+    Keep,
+}
+
+/// What ending a step did to the outputs of one slab.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// The slots whose handles are stale now.
+    pub stale: Vec<SlotIndex>,
+    /// The slots whose storages were copied out.
+    pub copied: Vec<SlotIndex>,
+    /// The slots that are live as before.
+    pub kept: Vec<SlotIndex>,
+    /// The bytes that were copied.
+    pub bytes: u64,
+}
+
+impl Slab {
+    /// Deals with every live slot as `rule` says; `cause` is what handles that become stale will name.
+    ///
+    /// A [pinned](crate::Pinned) slot is kept, whatever its rule: whoever has its address can be neither told nor sent to a
+    /// copy.
+    ///
+    /// Copies are enqueued on `stream`, which must be ordered behind what wrote the outputs and before what overwrites them.
+    /// `allocate` obtains memory for a copy of that many bytes, and the owner that gives it back; it is asked once for each
+    /// storage. What was copied or has become stale is [dead](Slab::died) from here on.
+    ///
+    /// # Errors
+    /// Whatever `allocate` says, and [`Error::Device`] for a copy that was refused. All handles are as they were then; memory
+    /// that was obtained is given back, and copies that were enqueued before are for nothing.
+    pub fn end_step<D: Work>(
+        &mut self,
+        device: &D,
+        stream: &D::Stream,
+        cause: &Cause,
+        mut rule: impl FnMut(SlotIndex) -> OldOutput,
+        mut allocate: impl FnMut(u64) -> Result<(DevicePtr, Owner), Error>,
+    ) -> Result<Ended, Error> {
+        let cause = Arc::new(cause.clone());
+        let (mut ended, mut fates) = (Ended::default(), Vec::new());
+        for slot in self.live() {
+            match rule(slot) {
+                _ if self.is_pinned(slot) => ended.kept.push(slot),
+                OldOutput::Keep => ended.kept.push(slot),
+                OldOutput::Error => {
+                    ended.stale.push(slot);
+                    fates.push((slot, Fate::Gone(Arc::clone(&cause))));
+                }
+                OldOutput::CopyOut => {
+                    let Some((from, bytes)) = self.block(slot) else { continue };
+                    let (to, owner) = allocate(bytes)?;
+                    let copy = Block::new(to, bytes, Origin::Outside, Some(owner));
+                    device.copy(stream, to, from, bytes)?;
+                    ended.copied.push(slot);
+                    ended.bytes += bytes;
+                    fates.push((slot, Fate::Moved(copy)));
+                }
+            }
+        }
+        // Whatever was pinned meanwhile is left alone, and a copy of it is for nothing.
+        let pinned = self.settle(fates, false);
+        ended.stale.retain(|slot| !pinned.contains(slot));
+        ended.copied.retain(|slot| !pinned.contains(slot));
+        ended.kept.extend(pinned);
+        Ok(ended)
+    }
+}

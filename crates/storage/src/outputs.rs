@@ -1,0 +1,131 @@
+//! The outputs of one run, on their way to whoever called.
+
+use std::fmt;
+
+use crate::hold::SheetRef;
+use crate::storage::Kind;
+use crate::sync::{Ordering, lock};
+use crate::{Epoch, OutputClass, SlotIndex, Storage, Tensor};
+
+/// The outputs that a run handed back. It holds each of them until it is taken; dropping it lets go of the rest, in bulk.
+#[must_use = "dropping it lets go of every output"]
+pub struct Outputs {
+    sheet: SheetRef,
+    epoch: Epoch,
+}
+
+impl Outputs {
+    /// The outputs of a run that has just begun on the sheet, with the reference that was counted for them.
+    pub(crate) fn new(sheet: SheetRef, epoch: Epoch) -> Self {
+        Self { sheet, epoch }
+    }
+
+    pub(crate) const fn sheet(&self) -> &SheetRef {
+        &self.sheet
+    }
+
+    /// How many outputs there are, taken ones and those that are not tensors included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.sheet.table.outputs.len()
+    }
+
+    /// Whether the node has no outputs.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The run that made the outputs.
+    #[must_use]
+    pub const fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// What an output is; none if there is no such output.
+    #[must_use]
+    pub fn class(&self, output: SlotIndex) -> Option<OutputClass> {
+        self.sheet.table.output(output).map(|planned| planned.class)
+    }
+
+    /// Takes one output. There is none to take if it was taken before, is read by the backward alone, or is not a tensor.
+    #[inline]
+    pub fn take(&mut self, output: SlotIndex) -> Option<Tensor> {
+        let word = self.sheet.waiting.get(output.word() as usize)?;
+        let waiting = word.load(Ordering::Relaxed);
+        if waiting & output.bit() == 0 {
+            return self.take_alias(output);
+        }
+        word.store(waiting & !output.bit(), Ordering::Relaxed);
+        // SAFETY: the output waited, so these outputs were one holder of its slot, and have just ceased to be.
+        let hold = unsafe { self.sheet.take_over(output, self.epoch) };
+        Some(Tensor::recorded(Storage(Kind::Slot(hold))))
+    }
+
+    /// Takes an output that owns no slot.
+    #[cold]
+    fn take_alias(&self, output: SlotIndex) -> Option<Tensor> {
+        let sheet = &*self.sheet;
+        let word = sheet.waiting_aliases.get(output.word() as usize)?;
+        let waiting = word.load(Ordering::Relaxed);
+        if waiting & output.bit() == 0 {
+            return None;
+        }
+        word.store(waiting & !output.bit(), Ordering::Relaxed);
+        let planned = sheet.table.output(output)?;
+        let view = planned.layout.clone().map(|layout| (layout, sheet.table.place(output).offset));
+        match planned.class {
+            OutputClass::Sibling(owner) => {
+                // SAFETY: the table counts one holder of the owner's slot for each output that waits on it; this one has
+                // just ceased to wait.
+                let hold = unsafe { self.sheet.take_over(owner, self.epoch) };
+                Some(Tensor::checked(Storage(Kind::Slot(hold)), view))
+            }
+            OutputClass::Empty => Some(Tensor::checked(Storage::empty(), view)),
+            OutputClass::NotTensor => None,
+            _ => {
+                let mut borrowed = lock(&sheet.borrowed);
+                let at = borrowed.iter().position(|(of, _)| *of == output)?;
+                Some(borrowed.swap_remove(at).1)
+            }
+        }
+    }
+
+    /// Takes every output that is left, in order; none stands for what cannot be taken.
+    pub fn take_all(&mut self) -> impl Iterator<Item = Option<Tensor>> {
+        (0..self.len() as u32).map(|output| self.take(SlotIndex::new(output)))
+    }
+}
+
+impl Drop for Outputs {
+    fn drop(&mut self) {
+        let table = &self.sheet.table;
+        for (word, waiting) in (0..).zip(&self.sheet.waiting) {
+            let left = waiting.load(Ordering::Relaxed);
+            if left != 0 {
+                waiting.store(0, Ordering::Relaxed);
+                // SAFETY: each of these outputs waited, so this was one holder of its slot, and has just ceased to be.
+                unsafe { self.sheet.release_word(word, left) };
+            }
+        }
+        for (word, waiting) in (0..).zip(&self.sheet.waiting_aliases) {
+            let left = waiting.load(Ordering::Relaxed);
+            for output in SlotIndex::in_word(word, left) {
+                drop(self.take_alias(output));
+            }
+        }
+        if !table.sourced.is_empty() {
+            // Each is dropped without the lock, since what owns its memory may be anybody's.
+            while let Some(borrowed) = { lock(&self.sheet.borrowed).pop() } {
+                drop(borrowed);
+            }
+        }
+        self.sheet.outputs_gone();
+    }
+}
+
+impl fmt::Debug for Outputs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Outputs({} of {} in {})", self.len(), self.sheet.table.producer, self.epoch)
+    }
+}

@@ -1,0 +1,64 @@
+//! Tensors whose addresses are in hands that cannot be told of a change.
+
+use std::fmt;
+
+use graphgrove_device::DevicePtr;
+
+use crate::sheet::Found;
+use crate::{Error, Tensor};
+
+/// A tensor whose memory stays what it is: it does not become stale, is not copied out, and its node does not run again
+/// while this exists.
+///
+/// It is for whoever passes an address on, to another framework or another thread, and could not take it back: a plain
+/// [`address`](Tensor::address) is right only until the next step begins.
+pub struct Pinned {
+    tensor: Tensor,
+    address: DevicePtr,
+    /// Whether a slot was pinned; memory with an owner of its own needs no pin.
+    is_slot: bool,
+}
+
+impl Tensor {
+    /// Pins the tensor's memory.
+    ///
+    /// # Errors
+    /// [`Error::Stale`]
+    pub fn pin(&self) -> Result<Pinned, Error> {
+        let is_slot = match self.storage().hold() {
+            None => false,
+            Some(hold) => matches!(hold.sheet().pin(hold.slot(), hold.value().epoch)?, Found::Here),
+        };
+        let mut pinned = Pinned { tensor: self.clone(), address: DevicePtr::NULL, is_slot };
+        pinned.address = self.address()?;
+        Ok(pinned)
+    }
+}
+
+impl Pinned {
+    /// The address of the first element; null for a tensor without memory.
+    #[must_use]
+    pub const fn address(&self) -> DevicePtr {
+        self.address
+    }
+
+    /// The tensor.
+    #[must_use]
+    pub const fn tensor(&self) -> &Tensor {
+        &self.tensor
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if let Some(hold) = self.tensor.storage().hold().filter(|_| self.is_slot) {
+            hold.sheet().unpin(hold.slot());
+        }
+    }
+}
+
+impl fmt::Debug for Pinned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pinned({:?})", self.tensor)
+    }
+}

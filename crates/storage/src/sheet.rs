@@ -1,0 +1,360 @@
+//! The bits and counts behind the handles of one slab.
+//!
+//! A slab has one sheet in use. Handles point at the sheet that they were made on, and a sheet is given a new run only
+//! when nothing holds any of its slots. So no bit and no count ever means two runs, and the drop of an old handle cannot
+//! touch what a newer one holds.
+//!
+//! # Holds
+//!
+//! A slot is *held* by handles, by outputs that wait to be taken, by saved outputs. Its bit in `held` says whether anybody
+//! does. Its count in `extra` says how many do beyond the first, so that a whole slab can be handed back without touching a
+//! count: zero is right for a slot with one holder, and for one with none.
+//!
+//! # Why a sheet is never freed too early
+//!
+//! `refs` counts the sheet's references ([`SheetRef`](crate::hold::SheetRef)) and, as one each, the words of `held` that
+//! are not zero. A holder's bit is set for as long as it holds, its word is not zero then, and so `refs` is not zero either.
+//! Whoever clears the last bit of a word takes the word's one out of `refs`, as the very last thing it does with the sheet.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::block::Block;
+use crate::stale::{Cause, Stale};
+use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
+use crate::table::Table;
+use crate::{Epoch, Ledger, SlotIndex, Step, Tensor};
+
+/// Set in a sheet's epoch when some of its handles are stale or moved: no handle's epoch has it, so each looks closer.
+const LOOK: u64 = 1 << 63;
+
+pub(crate) struct Sheet {
+    /// The run whose handles are valid, or that with [`LOOK`] set.
+    epoch: AtomicU64,
+    pub(crate) refs: AtomicUsize,
+    held: Box<[AtomicU64]>,
+    extra: Box<[AtomicU32]>,
+    /// The outputs that own slots and wait to be taken. Only the one `Outputs` of the run touches these words.
+    pub(crate) waiting: Box<[AtomicU64]>,
+    /// The same for outputs that own no slots.
+    pub(crate) waiting_aliases: Box<[AtomicU64]>,
+    /// Outputs in memory of others that wait to be taken.
+    pub(crate) borrowed: Mutex<Vec<(SlotIndex, Tensor)>>,
+    /// One while the run's `Outputs` exists.
+    outputs: AtomicU32,
+    /// One while the run's `SavedOutputs` exists.
+    saved: AtomicU32,
+    past: Mutex<Past>,
+    pub(crate) table: Arc<Table>,
+    pub(crate) ledger: Arc<Ledger>,
+}
+
+/// What a handle finds when its epoch is not the sheet's any more.
+#[derive(Default)]
+struct Past {
+    made_in: Step,
+    fates: SmallVec<[(SlotIndex, Fate); 2]>,
+    /// A (slot, n) pair means: n times somebody has the slot's address and cannot be told of a new one.
+    pins: SmallVec<[(SlotIndex, usize); 1]>,
+}
+
+/// Who keeps a slot's memory alive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holders {
+    /// Tensors and storages that somebody has, views included.
+    pub handles: u32,
+    /// Outputs that were handed back and not taken.
+    pub waiting: u32,
+    /// Whether the backward still needs it.
+    pub saved: bool,
+}
+
+impl Holders {
+    /// Whether nobody does.
+    #[must_use]
+    pub const fn is_none(&self) -> bool {
+        self.handles == 0 && self.waiting == 0 && !self.saved
+    }
+}
+
+impl Past {
+    fn find(&self, sheet: &Sheet, slot: SlotIndex, epoch: Epoch) -> Result<Found, Box<Stale>> {
+        match self.fates.iter().find(|(of, _)| *of == slot) {
+            None => Ok(Found::Here),
+            Some((_, Fate::Moved(block))) => Ok(Found::Moved(Arc::clone(block))),
+            Some((_, Fate::Gone(cause))) => Err(Box::new(Stale {
+                producer: Arc::clone(&sheet.table.producer),
+                slot,
+                epoch,
+                made_in: self.made_in,
+                cause: Cause::clone(cause),
+            })),
+        }
+    }
+}
+
+/// What became of a slot's value.
+#[derive(Clone)]
+pub(crate) enum Fate {
+    Gone(Arc<Cause>),
+    Moved(Arc<Block>),
+}
+
+/// Where a handle's value is.
+pub(crate) enum Found {
+    Here,
+    Moved(Arc<Block>),
+}
+
+impl Sheet {
+    /// A sheet on which nothing is held, with one reference.
+    pub(crate) fn new(table: Arc<Table>, ledger: Arc<Ledger>) -> Self {
+        let words = table.own.len();
+        Self {
+            epoch: AtomicU64::new(LOOK),
+            refs: AtomicUsize::new(1),
+            held: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            extra: (0..table.outputs.len()).map(|_| AtomicU32::new(0)).collect(),
+            waiting: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            waiting_aliases: table.returned_aliases.iter().map(|_| AtomicU64::new(0)).collect(),
+            borrowed: Mutex::new(Vec::new()),
+            outputs: AtomicU32::new(0),
+            saved: AtomicU32::new(0),
+            past: Mutex::default(),
+            table,
+            ledger,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn held_word(&self, word: u32) -> u64 {
+        // Acquire: who sees a slot dead also sees whatever its last holder did before letting go.
+        self.held.get(word as usize).map_or(0, |bits| bits.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn is_held(&self, slot: SlotIndex) -> bool {
+        self.held_word(slot.word()) & slot.bit() != 0
+    }
+
+    #[inline]
+    pub(crate) fn nothing_held(&self) -> bool {
+        self.held.iter().all(|bits| bits.load(Ordering::Acquire) == 0)
+    }
+
+    /// Who holds the slot. With handles in use on other threads it is a picture of the moment, and may be blurred.
+    pub(crate) fn holders(&self, slot: SlotIndex) -> Holders {
+        if !self.is_held(slot) {
+            return Holders::default();
+        }
+        let all =
+            self.extra.get(slot.place()).map_or(0, |extra| extra.load(Ordering::Acquire)).saturating_add(1);
+        let waits = |output: SlotIndex| {
+            let words = if output == slot { &self.waiting } else { &self.waiting_aliases };
+            let word = words.get(output.word() as usize);
+            word.is_some_and(|bits| bits.load(Ordering::Relaxed) & output.bit() != 0)
+        };
+        let waiting = self.table.outputs_on(slot).filter(|&output| waits(output)).count() as u32;
+        let is_saved = self.table.saved.get(slot.word() as usize).is_some_and(|bits| bits & slot.bit() != 0);
+        let saved = is_saved && self.saved.load(Ordering::Relaxed) != 0;
+        Holders { handles: all.saturating_sub(waiting + u32::from(saved)), waiting, saved }
+    }
+
+    /// Says that the run's `Outputs` is gone, and does not touch the sheet's words any more.
+    pub(crate) fn outputs_gone(&self) {
+        self.outputs.store(0, Ordering::Release);
+    }
+
+    /// Says that the run's `SavedOutputs` is gone, and does not touch the sheet's words any more.
+    pub(crate) fn saved_gone(&self) {
+        self.saved.store(0, Ordering::Release);
+    }
+
+    /// Whether the sheet can begin another run: nothing is held, and nothing is left that could take or let go of
+    /// anything by the bits of the last run.
+    #[inline]
+    pub(crate) fn is_free(&self) -> bool {
+        self.nothing_held()
+            && self.outputs.load(Ordering::Acquire) == 0
+            && self.saved.load(Ordering::Acquire) == 0
+    }
+
+    /// Begins a run: the slots are held, by outputs that wait and by the backward, as the table says.
+    ///
+    /// The sheet must be free, which also makes the plain stores right: nobody else can be writing these words. The caller
+    /// makes the one `Outputs` of the run, and its `SavedOutputs` if anything is saved, each with one of the references
+    /// that this counts.
+    #[inline]
+    pub(crate) fn begin(&self, epoch: Epoch) {
+        debug_assert!(self.is_free());
+        if self.epoch.load(Ordering::Relaxed) & LOOK != 0 {
+            // Or handles of this run would find what became of those of the last one.
+            lock(&self.past).fates.clear();
+        }
+        let saved = u32::from(self.table.has_saved);
+        for (bits, own) in self.held.iter().zip(&self.table.own) {
+            bits.store(*own, Ordering::Release);
+        }
+        for (waiting, returned) in self.waiting.iter().zip(&self.table.returned) {
+            waiting.store(*returned, Ordering::Relaxed);
+        }
+        for (waiting, returned) in self.waiting_aliases.iter().zip(&self.table.returned_aliases) {
+            waiting.store(*returned, Ordering::Relaxed);
+        }
+        for (slot, extra) in &self.table.shared {
+            if let Some(count) = self.extra.get(slot.place()) {
+                count.store(*extra, Ordering::Relaxed);
+            }
+        }
+        self.outputs.store(1, Ordering::Relaxed);
+        self.saved.store(saved, Ordering::Relaxed);
+        self.refs.fetch_add(1 + saved as usize + self.table.own_words as usize, Ordering::Relaxed);
+        self.ledger.add_words(self.table.own_words);
+        self.epoch.store(epoch.get(), Ordering::Relaxed);
+    }
+
+    /// Adds a holder to a slot that the caller holds.
+    #[inline]
+    pub(crate) fn hold_again(&self, slot: SlotIndex) {
+        let Some(extra) = self.extra.get(slot.place()) else { return };
+        // Relaxed, as for any reference count: the caller's own hold keeps the slot held meanwhile.
+        if extra.fetch_add(1, Ordering::Relaxed) > u32::MAX / 2 {
+            // Only leaking handles two thousand million times leads here, and going on would free memory in use.
+            std::process::abort();
+        }
+    }
+
+    /// Takes one holder off a slot. Returns whether it was the last: the caller then has to clear the slot's bit.
+    #[inline]
+    fn let_go(&self, slot: SlotIndex) -> bool {
+        let Some(extra) = self.extra.get(slot.place()) else { return false };
+        // A sole holder sees zero here, and nobody can add one meanwhile: that takes a hold.
+        if extra.load(Ordering::Acquire) == 0 {
+            return true;
+        }
+        if extra.fetch_sub(1, Ordering::AcqRel) != 0 {
+            return false;
+        }
+        extra.store(0, Ordering::Relaxed); // The others let go between the two lines above, so the count wrapped.
+        true
+    }
+
+    /// Clears bits of a word whose holders are all gone. Returns whether that was the last of the word: the caller then
+    /// has to take the word's one out of `refs`, and may not touch the sheet otherwise.
+    #[inline]
+    fn clear(&self, word: u32, bits: u64) -> bool {
+        let Some(held) = self.held.get(word as usize) else { return false };
+        let before = held.fetch_and(!bits, Ordering::AcqRel);
+        debug_assert_eq!(before & bits, bits, "a slot was let go of twice");
+        let is_last = before & !bits == 0;
+        if is_last {
+            self.ledger.remove_words(1); // The word's one is still in `refs`, so the sheet is still there.
+        }
+        is_last
+    }
+
+    /// Takes one holder off a slot. Returns whether the caller has to take a word's one out of `refs`, as
+    /// [`clear`](Self::clear) does.
+    #[inline]
+    pub(crate) fn release(&self, slot: SlotIndex) -> bool {
+        self.let_go(slot) && self.clear(slot.word(), slot.bit())
+    }
+
+    /// Takes one holder off each of these slots of a word, and returns as [`release`](Self::release).
+    #[inline]
+    pub(crate) fn release_word(&self, word: u32, slots: u64) -> bool {
+        let over = SlotIndex::in_word(word, slots)
+            .filter(|&slot| self.let_go(slot))
+            .fold(0, |bits, slot| bits | slot.bit());
+        over != 0 && self.clear(word, over)
+    }
+
+    /// Whether a handle of this epoch is valid without a closer look: the one compare on every access.
+    ///
+    /// Relaxed, since nothing is read by way of it: whoever finds another epoch looks closer, under the lock under which it
+    /// was written.
+    #[inline]
+    pub(crate) fn is_current(&self, epoch: Epoch) -> bool {
+        self.epoch.load(Ordering::Relaxed) == epoch.get()
+    }
+
+    /// Whether the sheet's last run is this one, whatever became of its slots.
+    pub(crate) fn is_in_run(&self, epoch: Epoch) -> bool {
+        self.epoch.load(Ordering::Relaxed) & !LOOK == epoch.get()
+    }
+
+    /// Looks for the value of a slot whose handle is not valid at first sight.
+    #[cold]
+    pub(crate) fn look(&self, slot: SlotIndex, epoch: Epoch) -> Result<Found, Box<Stale>> {
+        lock(&self.past).find(self, slot, epoch)
+    }
+
+    /// Settles what became of slots, save for pinned ones. From here on no handle of them reads the pool.
+    ///
+    /// Returns the slots that are pinned. If there are any and `all` is set, nothing is settled.
+    pub(crate) fn settle(
+        &self,
+        epoch: Epoch,
+        made_in: Step,
+        mut fates: Vec<(SlotIndex, Fate)>,
+        all: bool,
+    ) -> SmallVec<[SlotIndex; 1]> {
+        let mut past = lock(&self.past);
+        let pinned: SmallVec<[SlotIndex; 1]> = past.pins.iter().map(|(slot, _)| *slot).collect();
+        let pinned: SmallVec<[SlotIndex; 1]> =
+            fates.iter().map(|(slot, _)| *slot).filter(|slot| pinned.contains(slot)).collect();
+        if !pinned.is_empty() && all {
+            return pinned;
+        }
+        fates.retain(|(slot, _)| !pinned.contains(slot));
+        past.made_in = made_in;
+        past.fates.extend(fates);
+        self.epoch.store(epoch.get() | LOOK, Ordering::Relaxed);
+        pinned
+    }
+
+    /// Pins a slot that the caller holds, where its value is. Under the lock that settling takes too, so that a slot is
+    /// either pinned or settled first.
+    pub(crate) fn pin(&self, slot: SlotIndex, epoch: Epoch) -> Result<Found, Box<Stale>> {
+        let mut past = lock(&self.past);
+        let found = past.find(self, slot, epoch)?;
+        if matches!(found, Found::Here) {
+            match past.pins.iter_mut().find(|(of, _)| *of == slot) {
+                Some((_, count)) => *count += 1,
+                None => past.pins.push((slot, 1)),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Takes back one [`pin`](Self::pin) that found the value here.
+    pub(crate) fn unpin(&self, slot: SlotIndex) {
+        let mut past = lock(&self.past);
+        let Some(at) = past.pins.iter().position(|(of, _)| *of == slot) else { return };
+        let left = past.pins.get_mut(at).map_or(0, |(_, count)| {
+            *count -= 1;
+            *count
+        });
+        if left == 0 {
+            past.pins.swap_remove(at);
+        }
+    }
+
+    pub(crate) fn is_pinned(&self, slot: SlotIndex) -> bool {
+        lock(&self.past).pins.iter().any(|(of, _)| *of == slot)
+    }
+
+    /// Lets copies go that nobody holds a handle of any more, and returns how many.
+    pub(crate) fn sweep(&self) -> usize {
+        let mut past = lock(&self.past);
+        let before = past.fates.len();
+        past.fates.retain(|(slot, fate)| matches!(fate, Fate::Gone(_)) || self.is_held(*slot));
+        before - past.fates.len()
+    }
+}
+
+impl Drop for Sheet {
+    fn drop(&mut self) {
+        debug_assert!(self.nothing_held(), "a sheet was freed that is still held");
+    }
+}

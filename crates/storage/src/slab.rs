@@ -1,0 +1,366 @@
+//! Slabs: the outputs of one node, run after run.
+
+use std::fmt;
+use std::sync::Arc;
+
+use graphgrove_device::DevicePtr;
+use smallvec::SmallVec;
+
+use crate::block::Owner;
+use crate::hold::SheetRef;
+use crate::outputs::Outputs;
+use crate::saved::SavedOutputs;
+use crate::sheet::{Fate, Holders, Sheet};
+use crate::stale::{Cause, Event};
+use crate::sync::lock;
+use crate::table::Table;
+use crate::{Epoch, Error, Ledger, OutputClass, PlannedOutput, SlabId, SlotIndex, Step, Tensor};
+
+/// Where a node's outputs live, made once when the node is recorded.
+///
+/// The slab belongs to whoever runs the node. Each run hands the outputs back anew, in an epoch of its own; every handle of
+/// an earlier run that is still around is stale from then on. Dropping the slab leaves its handles valid: the memory is
+/// theirs for as long as the slab's [`Ledger`] keeps it.
+pub struct Slab {
+    sheet: SheetRef,
+    /// Sheets with stale or moved handles, and sheets that had some: they are used again once nothing holds them.
+    retired: Vec<SheetRef>,
+    epoch: Epoch,
+    made_in: Step,
+    /// The slots, as bits, that are neither stale nor moved in this run.
+    valid: Box<[u64]>,
+    /// The slots, as bits, that were live when their deaths were last asked for.
+    seen: Box<[u64]>,
+}
+
+/// What a run leaves: its outputs, and what its backward reads.
+#[derive(Debug)]
+pub struct HandedBack {
+    /// The outputs, for the caller.
+    pub outputs: Outputs,
+    /// What the backward reads, for its token; none if it reads nothing.
+    pub saved: Option<SavedOutputs>,
+}
+
+impl Slab {
+    /// A slab for a node with these outputs. Nothing in it is live until its first run.
+    ///
+    /// `producer` is the function's name for reports, `key` any number by which the caller knows the node.
+    ///
+    /// # Errors
+    /// [`Error::BadOutput`], [`Error::OutOfStorage`], [`Error::TooManyOutputs`]
+    pub fn new(
+        ledger: &Arc<Ledger>,
+        producer: impl Into<Arc<str>>,
+        key: u64,
+        outputs: Vec<PlannedOutput>,
+    ) -> Result<Self, Error> {
+        let table = Arc::new(Table::new(key, producer.into(), outputs)?);
+        let words = table.own.len();
+        Ok(Self {
+            sheet: SheetRef::new(Sheet::new(table, Arc::clone(ledger))),
+            retired: Vec::new(),
+            epoch: Epoch::new(0),
+            made_in: Step::new(0),
+            valid: vec![0; words].into(),
+            seen: vec![0; words].into(),
+        })
+    }
+
+    /// The identity of the slab.
+    #[must_use]
+    pub fn id(&self) -> SlabId {
+        self.sheet.table.id
+    }
+
+    /// The number by which the caller knows the node.
+    #[must_use]
+    pub fn key(&self) -> u64 {
+        self.sheet.table.key
+    }
+
+    /// The function that makes the outputs.
+    #[must_use]
+    pub fn producer(&self) -> &str {
+        &self.sheet.table.producer
+    }
+
+    /// The outputs, as recorded.
+    #[must_use]
+    pub fn outputs(&self) -> &[PlannedOutput] {
+        &self.sheet.table.outputs
+    }
+
+    /// The last run; 0 before the first.
+    #[must_use]
+    pub const fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Hands the outputs of a run back: they are live from here on, in a new epoch, and all older handles are stale.
+    ///
+    /// `source` is asked, in order, for what outputs are made from that lie in memory of others: for an alias of an input
+    /// the input of this call, for an alias of an earlier slot any tensor on it, for a captured constant the constant.
+    ///
+    /// # Errors
+    /// [`Error::NoSource`], [`Error::WrongSource`], [`Error::OutOfStorage`], [`Error::Stale`] for a source that is stale,
+    /// [`Error::Pinned`] for an output of the last run that is live and pinned.
+    pub fn hand_back(
+        &mut self,
+        step: Step,
+        source: impl FnMut(SlotIndex, OutputClass) -> Option<Tensor>,
+    ) -> Result<HandedBack, Error> {
+        let fresh_sheet = (!self.sheet.is_free()).then(|| self.spare());
+        let sheet = fresh_sheet.as_ref().unwrap_or(&self.sheet);
+        let mut elsewhere = SmallVec::new();
+        if !sheet.table.sourced.is_empty() {
+            let brought = bring(sheet, source, &mut elsewhere);
+            if let Err(error) = brought {
+                lock(&sheet.borrowed).clear();
+                self.retired.extend(fresh_sheet);
+                return Err(error);
+            }
+        }
+        if let Some(sheet) = fresh_sheet {
+            if let Err(error) = self.invalidate(&Cause { event: Event::RanAgain, step, by: None }) {
+                lock(&sheet.borrowed).clear();
+                self.retired.push(sheet);
+                return Err(error);
+            }
+            self.retired.push(std::mem::replace(&mut self.sheet, sheet));
+        }
+        let sheet = &self.sheet;
+        let epoch = Epoch::new(self.epoch.get() + 1);
+        sheet.begin(epoch);
+        (self.epoch, self.made_in) = (epoch, step);
+        self.valid.copy_from_slice(&sheet.table.own);
+        self.seen.copy_from_slice(&sheet.table.own);
+        // SAFETY: `begin` has just counted one reference for the outputs, and one for what is saved, if anything is.
+        let (for_outputs, for_saved) =
+            unsafe { (sheet.counted(), sheet.table.has_saved.then(|| sheet.counted())) };
+        Ok(HandedBack {
+            outputs: Outputs::new(for_outputs, epoch),
+            saved: for_saved.map(|sheet| SavedOutputs::new(sheet, epoch, elsewhere)),
+        })
+    }
+
+    /// Hands the outputs of a recording back, the first run of its node.
+    ///
+    /// `recorded` is what the function returned, output by output. The blocks of fresh outputs become those of their slots:
+    /// what owned them is returned, for the caller to keep for as long as the slot's block is not given back. Handles that
+    /// the function left elsewhere count for the slots' liveness from here on, and go stale with them.
+    ///
+    /// # Errors
+    /// As [`hand_back`](Self::hand_back).
+    pub fn hand_back_recorded(
+        &mut self,
+        step: Step,
+        recorded: &[Option<Tensor>],
+        source: impl FnMut(SlotIndex, OutputClass) -> Option<Tensor>,
+    ) -> Result<(HandedBack, Vec<(SlotIndex, Owner)>), Error> {
+        let back = self.hand_back(step, source)?;
+        let owners = adopt(&back, recorded);
+        Ok((back, owners))
+    }
+
+    /// A sheet on which nothing is held.
+    fn spare(&mut self) -> SheetRef {
+        if let Some(at) = self.retired.iter().position(SheetRef::is_sole) {
+            return self.retired.swap_remove(at);
+        }
+        SheetRef::new(Sheet::new(Arc::clone(&self.sheet.table), Arc::clone(&self.sheet.ledger)))
+    }
+
+    /// Makes every handle of the last run stale. The memory may be overwritten or given back from here on.
+    ///
+    /// # Errors
+    /// [`Error::Pinned`] if somebody has the address of an output and cannot be told; no handle has become stale then.
+    pub fn invalidate(&mut self, cause: &Cause) -> Result<(), Error> {
+        if !self.any_live() {
+            return Ok(());
+        }
+        let cause = Arc::new(cause.clone());
+        let fates: Vec<_> = self.live().map(|slot| (slot, Fate::Gone(Arc::clone(&cause)))).collect();
+        match self.settle(fates, true).first() {
+            Some(&slot) => Err(Error::Pinned { slot }),
+            None => Ok(()),
+        }
+    }
+
+    /// Settles what became of slots of the last run, and returns those that are pinned instead; if `all` is set and there
+    /// are any, nothing is settled.
+    pub(crate) fn settle(&mut self, fates: Vec<(SlotIndex, Fate)>, all: bool) -> SmallVec<[SlotIndex; 1]> {
+        if fates.is_empty() {
+            return SmallVec::new();
+        }
+        let slots: SmallVec<[SlotIndex; 8]> = fates.iter().map(|(slot, _)| *slot).collect();
+        let pinned = self.sheet.settle(self.epoch, self.made_in, fates, all);
+        if pinned.is_empty() || !all {
+            for slot in slots.into_iter().filter(|slot| !pinned.contains(slot)) {
+                if let Some(valid) = self.valid.get_mut(slot.word() as usize) {
+                    *valid &= !slot.bit();
+                }
+            }
+        }
+        pinned
+    }
+
+    /// Whether somebody has the address of a slot and cannot be told of a new one.
+    #[must_use]
+    pub fn is_pinned(&self, slot: SlotIndex) -> bool {
+        self.is_live(slot) && self.sheet.is_pinned(slot)
+    }
+
+    /// Lets go of copies that no handle reads any more, and of sheets that will not be used again. Returns how many copies.
+    ///
+    /// Copies that were made at the end of a step are the caller's memory; a handle's drop does not give them back,
+    /// because it may happen anywhere.
+    pub fn sweep(&mut self) -> usize {
+        let copies = self.retired.iter().chain([&self.sheet]).map(|sheet| sheet.sweep()).sum();
+        let mut spare = 0;
+        self.retired.retain(|sheet| {
+            spare += usize::from(sheet.is_sole());
+            !sheet.is_sole() || spare == 1
+        });
+        copies
+    }
+
+    /// The live bits of 64 slots: bit `n` of word `w` is slot `64 * w + n`. What is stale or was copied out is dead here:
+    /// nobody reaches the slot's memory any more.
+    #[inline]
+    #[must_use]
+    pub fn live_word(&self, word: u32) -> u64 {
+        self.valid.get(word as usize).map_or(0, |valid| self.sheet.held_word(word) & valid)
+    }
+
+    /// The slots of a word, as bits, that own blocks.
+    #[must_use]
+    pub fn own_word(&self, word: u32) -> u64 {
+        self.sheet.table.own.get(word as usize).copied().unwrap_or(0)
+    }
+
+    /// How many liveness words there are.
+    #[must_use]
+    pub fn words(&self) -> u32 {
+        self.valid.len() as u32
+    }
+
+    /// Whether a slot is live.
+    #[must_use]
+    pub fn is_live(&self, slot: SlotIndex) -> bool {
+        self.live_word(slot.word()) & slot.bit() != 0
+    }
+
+    /// Whether any slot is live.
+    #[must_use]
+    pub fn any_live(&self) -> bool {
+        (0..self.words()).any(|word| self.live_word(word) != 0)
+    }
+
+    /// The slots that are live, lowest first.
+    pub fn live(&self) -> impl Iterator<Item = SlotIndex> {
+        (0..self.words()).flat_map(|word| SlotIndex::in_word(word, self.live_word(word)))
+    }
+
+    /// The slots that have died since this was last asked, or since the last run: their blocks can be given back.
+    ///
+    /// A drop only clears a bit. Whoever owns the pool asks for the deaths when it is about to use the pool. A death counts
+    /// as reported when the iterator has yielded it.
+    pub fn died(&mut self) -> impl Iterator<Item = SlotIndex> {
+        let mut word = 0;
+        std::iter::from_fn(move || {
+            while word < self.words() {
+                let live = self.live_word(word);
+                let seen = self.seen.get_mut(word as usize)?;
+                if let Some(slot) = SlotIndex::in_word(word, *seen & !live).next() {
+                    *seen &= !slot.bit();
+                    return Some(slot);
+                }
+                word += 1;
+            }
+            None
+        })
+    }
+
+    /// The block of a slot: its address and length in bytes. None if the output owns no slot.
+    #[must_use]
+    pub fn block(&self, slot: SlotIndex) -> Option<(DevicePtr, u64)> {
+        self.sheet.table.owns(slot).then(|| self.sheet.table.output(slot)?.block).flatten()
+    }
+
+    /// Who keeps a slot alive in this run.
+    #[must_use]
+    pub fn holders(&self, slot: SlotIndex) -> Holders {
+        if self.is_live(slot) { self.sheet.holders(slot) } else { Holders::default() }
+    }
+}
+
+/// Makes the handles of outputs in memory of others, and lays them where they wait to be taken.
+fn bring(
+    sheet: &Sheet,
+    mut source: impl FnMut(SlotIndex, OutputClass) -> Option<Tensor>,
+    saved: &mut SmallVec<[(SlotIndex, Tensor); 1]>,
+) -> Result<(), Error> {
+    let mut borrowed = lock(&sheet.borrowed);
+    for &output in &sheet.table.sourced {
+        let Some(planned) = sheet.table.output(output) else { continue };
+        let brought = source(output, planned.class).ok_or(Error::NoSource { output })?;
+        let from = if let OutputClass::EarlierSlot { value, .. } = planned.class {
+            let given = brought.storage().id()?;
+            let is_right = brought
+                .storage()
+                .slot_value()?
+                .is_some_and(|given| (given.slab, given.slot) == (value.slab, value.slot));
+            if !is_right {
+                return Err(Error::WrongSource { output, given });
+            }
+            0
+        } else {
+            brought.offset_bytes()
+        };
+        let layout = planned.layout.clone().ok_or(Error::BadOutput { output })?;
+        let offset = from.checked_add_signed(planned.offset).ok_or(Error::OutOfStorage {
+            offset: from,
+            span: layout.span_bytes(),
+            bytes: brought.storage().bytes()?,
+        })?;
+        let tensor = Tensor::with(brought.into_storage(), layout, offset)?;
+        if planned.readers.backward() {
+            saved.push((output, tensor.clone()));
+        }
+        if planned.readers.caller() {
+            borrowed.push((output, tensor));
+        }
+    }
+    Ok(())
+}
+
+/// Makes the blocks of a recording's own tensors those of its slots, and returns what owned them.
+///
+/// Precondition: nothing has been taken from or dropped of what was handed back.
+fn adopt(back: &HandedBack, recorded: &[Option<Tensor>]) -> Vec<(SlotIndex, Owner)> {
+    let sheet = back.outputs.sheet();
+    let mut owners = Vec::new();
+    for (slot, tensor) in (0..).map(SlotIndex::new).zip(recorded) {
+        let block = tensor.as_ref().and_then(|tensor| tensor.storage().unadopted());
+        let Some(block) =
+            block.filter(|block| sheet.is_held(slot) && sheet.table.place(slot).base == block.base)
+        else {
+            continue;
+        };
+        sheet.hold_again(slot);
+        // SAFETY: `back` holds the slot, and nothing of it has been let go of; the holder taken over was added just now.
+        let hold = unsafe { sheet.take_over(slot, back.outputs.epoch()) };
+        if let Some(owner) = block.adopt(hold) {
+            owners.push((slot, owner));
+        }
+    }
+    owners
+}
+
+impl fmt::Debug for Slab {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let live: Vec<_> = self.live().map(SlotIndex::get).collect();
+        write!(f, "Slab({} of {}, {}, live {live:?})", self.id(), self.producer(), self.epoch)
+    }
+}

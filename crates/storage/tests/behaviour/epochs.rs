@@ -1,0 +1,184 @@
+//! Epochs: every way to a value whose time is over is an error that says why.
+
+use graphgrove_storage::{Cause, Error, Event, InputPlan, InputSpec, OldOutput, Remedy, Stale, StorageCache};
+
+use crate::rig::{Rig, began, run, slab_of, slot, step, take};
+
+fn stale(error: &Error) -> &Stale {
+    match error {
+        Error::Stale(stale) => stale,
+        other => panic!("expected a stale handle, found {other}"),
+    }
+}
+
+#[test]
+fn reuse_of_a_slot_makes_every_older_handle_stale() {
+    let mut slab = slab_of(2);
+    let old = take(&mut slab, 1);
+    let view = old[0].slice(0, 1..3, 1).unwrap();
+    let new = take(&mut slab, 2);
+    for handle in [&old[0], &old[1], &view] {
+        let error = handle.address().unwrap_err();
+        assert_eq!(stale(&error).cause, Cause { event: Event::RanAgain, step: step(2), by: None });
+    }
+    assert!(new.iter().all(|tensor| tensor.address().is_ok()));
+    assert_eq!((slab.epoch().get(), slab.live_word(0)), (2, 0b11));
+    // The old handles' drops are not taken for drops of the new ones.
+    drop((old, view));
+    assert_eq!(slab.live_word(0), 0b11);
+    drop(new);
+    assert_eq!(slab.live_word(0), 0);
+}
+
+#[test]
+fn each_way_to_a_stale_value_is_an_error_with_producer_step_and_cause() {
+    let mut slab = slab_of(1);
+    let tensor = take(&mut slab, 3).remove(0);
+    slab.invalidate(&began(4)).unwrap();
+    let expected =
+        Stale { producer: "F".into(), slot: slot(0), epoch: slab.epoch(), made_in: step(3), cause: began(4) };
+    let other = take(&mut slab_of(1), 1).remove(0);
+    let ways = [
+        ("address", tensor.address().err()),
+        ("view", tensor.slice(0, 0..1, 1).err()),
+        ("transpose", tensor.transpose(0, 0).err()),
+        ("reshape", tensor.reshape(&[8]).err()),
+        ("reshape otherwise", tensor.reshape(&[2, 4]).err()),
+        ("input", tensor.as_input().err()),
+        ("input plan", InputPlan::new(&[InputSpec::read(&tensor)], 16, |_| true).err()),
+        ("comparison", tensor.shares_storage(&other).err()),
+        ("comparison from the other side", other.shares_storage(&tensor).err()),
+        ("base", tensor.storage().base().err()),
+        ("length", tensor.storage().bytes().err()),
+        ("identity", tensor.storage().id().err()),
+        ("slot", tensor.storage().slot_value().err()),
+        ("cache", StorageCache::new().add(tensor.storage()).err()),
+        ("clone", tensor.clone().address().err()),
+    ];
+    for (way, error) in ways {
+        let error = error.unwrap_or_else(|| panic!("{way} went through"));
+        assert_eq!(stale(&error), &expected, "{way}");
+    }
+    assert_eq!(tensor.storage().stale().as_deref(), Some(&expected));
+    assert_eq!(tensor.shape(), [8], "what was recorded of it can still be asked");
+    assert!(format!("{tensor:?}").contains("is gone"));
+    assert!(other.storage().stale().is_none());
+}
+
+#[test]
+fn the_error_names_only_remedies_for_its_cause() {
+    let mut slab = slab_of(1);
+    let tensor = take(&mut slab, 1).remove(0);
+    slab.invalidate(&began(2)).unwrap();
+    let error = tensor.address().unwrap_err();
+    assert_eq!(stale(&error).remedy(), Remedy::CopyOutOrKeep);
+    assert_eq!(
+        error.to_string(),
+        "output 0 of F, made in step 1, is gone: step 2 began with G; let the output be copied out or kept"
+    );
+    let tensor = take(&mut slab, 3).remove(0);
+    slab.invalidate(&Cause { event: Event::Released, step: step(3), by: None }).unwrap();
+    assert_eq!(stale(&tensor.address().unwrap_err()).remedy(), Remedy::CopyBefore);
+}
+
+#[test]
+fn what_is_invalid_is_dead_at_once_whoever_still_has_handles() {
+    let mut slab = slab_of(2);
+    let tensors = take(&mut slab, 1);
+    slab.invalidate(&began(2)).unwrap();
+    assert!(!slab.any_live() && slab.holders(slot(0)).is_none());
+    assert_eq!(slab.died().count(), 2);
+    drop(tensors);
+    assert_eq!(slab.died().count(), 0);
+}
+
+#[test]
+fn invalidating_twice_keeps_the_first_cause() {
+    let mut slab = slab_of(1);
+    let tensor = take(&mut slab, 1).remove(0);
+    slab.invalidate(&began(2)).unwrap();
+    slab.invalidate(&began(3)).unwrap();
+    let new = take(&mut slab, 4);
+    assert_eq!(stale(&tensor.address().unwrap_err()).cause, began(2));
+    assert!(new[0].address().is_ok());
+}
+
+#[test]
+fn what_became_of_a_run_is_not_found_by_handles_of_the_next_one() {
+    let mut rig = Rig::new();
+    let mut slab = slab_of(2);
+    let old = take(&mut slab, 1);
+    slab.invalidate(&began(2)).unwrap();
+    drop(old); // So the very same sheet begins the next run.
+    let new = take(&mut slab, 2);
+    let watch = new[0].storage().watch().unwrap();
+    assert!(watch.is_live());
+    let rule = |of| if of == slot(0) { OldOutput::Keep } else { OldOutput::Error };
+    let at = rig.block();
+    slab.end_step(&rig.device, &rig.stream, &began(3), rule, |_| Ok((at, Box::new(())))).unwrap();
+    assert!(new[0].address().is_ok() && watch.is_live());
+    assert_eq!(stale(&new[1].address().unwrap_err()).cause, began(3));
+}
+
+#[test]
+fn a_dead_slot_does_not_make_its_neighbours_stale() {
+    let mut slab = slab_of(2);
+    let mut tensors = take(&mut slab, 1);
+    drop(tensors.remove(0));
+    assert!(tensors[0].address().is_ok());
+}
+
+#[test]
+fn outputs_taken_after_their_step_are_stale_and_not_lost() {
+    let mut slab = slab_of(1);
+    let mut back = run(&mut slab, 1);
+    slab.invalidate(&began(2)).unwrap();
+    let tensor = back.outputs.take(slot(0)).unwrap();
+    assert_eq!(stale(&tensor.address().unwrap_err()).cause, began(2));
+}
+
+#[test]
+fn stale_handles_of_many_runs_never_meet() {
+    let mut slab = slab_of(3);
+    let mut old = Vec::new();
+    for number in 1..=20 {
+        old.push(take(&mut slab, number));
+        assert_eq!(slab.live_word(0), 0b111);
+    }
+    for (number, tensors) in (1..20).zip(&old) {
+        assert_eq!(stale(&tensors[0].address().unwrap_err()).made_in, step(number));
+    }
+    assert!(old[19][2].address().is_ok());
+    old.truncate(19);
+    old.clear();
+    assert_eq!(slab.live_word(0), 0, "the last run's handles went with the others");
+    assert_eq!(take(&mut slab, 21).len(), 3);
+}
+
+#[test]
+fn a_watch_sees_death_staleness_and_reuse() {
+    let mut slab = slab_of(2);
+    let mut tensors = take(&mut slab, 1);
+    let watches: Vec<_> = tensors.iter().map(|tensor| tensor.storage().watch().unwrap()).collect();
+    assert!(watches.iter().all(graphgrove_storage::Watch::is_live));
+    drop(tensors.remove(0));
+    assert!(!watches[0].is_live() && watches[1].is_live());
+    slab.invalidate(&began(2)).unwrap();
+    assert!(!watches[1].is_live());
+    drop(tensors);
+    let _new = take(&mut slab, 2);
+    assert!(!watches[0].is_live() && !watches[1].is_live());
+}
+
+#[test]
+fn a_watch_of_a_kept_output_stays_true_when_its_neighbour_goes_stale() {
+    let mut rig = Rig::new();
+    let mut slab = slab_of(2);
+    let tensors = take(&mut slab, 1);
+    let watches: Vec<_> = tensors.iter().map(|tensor| tensor.storage().watch().unwrap()).collect();
+    let rule = |of| if of == slot(0) { OldOutput::Keep } else { OldOutput::Error };
+    let at = rig.block();
+    slab.end_step(&rig.device, &rig.stream, &began(2), rule, |_| Ok((at, Box::new(())))).unwrap();
+    assert!(watches[0].is_live() && !watches[1].is_live());
+    assert!(tensors[0].address().is_ok() && tensors[1].address().is_err());
+}

@@ -1,0 +1,71 @@
+//! Pins: an address that was passed on stays right.
+
+use graphgrove_storage::{Error, Ledger, OldOutput, PlannedOutput};
+
+use crate::rig::{BLOCK, Rig, began, floats, no_source, outside, run, slab, slab_of, slot, step, take};
+
+#[test]
+fn a_pinned_output_is_kept_whatever_the_rule_and_its_node_does_not_run() {
+    let mut rig = Rig::new();
+    let mut slab = slab_of(3);
+    let tensors = take(&mut slab, 1);
+    let pins = [tensors[1].pin().unwrap(), tensors[1].pin().unwrap()];
+    assert_eq!(pins[0].address(), tensors[1].address().unwrap());
+    assert!(slab.is_pinned(slot(1)) && !slab.is_pinned(slot(0)));
+    assert_eq!(slab.invalidate(&began(2)), Err(Error::Pinned { slot: slot(1) }));
+    assert_eq!(slab.hand_back(step(2), no_source).unwrap_err(), Error::Pinned { slot: slot(1) });
+    assert!(tensors.iter().all(|tensor| tensor.address().is_ok()), "nothing has changed");
+    assert_eq!(slab.epoch().get(), 1);
+    let at = rig.block();
+    for rule in [OldOutput::Error, OldOutput::CopyOut] {
+        let ended = slab.end_step(
+            &rig.device,
+            &rig.stream,
+            &began(2),
+            |of| if of == slot(0) { OldOutput::Error } else { rule },
+            |_| Ok((at, Box::new(()))),
+        );
+        assert!(ended.unwrap().kept.contains(&slot(1)));
+        assert_eq!(pins[1].address(), tensors[1].address().unwrap());
+    }
+    drop(pins);
+    assert!(!slab.is_pinned(slot(1)));
+    slab.invalidate(&began(3)).unwrap();
+    assert!(matches!(tensors[1].pin(), Err(Error::Stale(_))));
+}
+
+#[test]
+fn a_pin_holds_the_slot_and_goes_by_itself() {
+    let mut slab = slab_of(1);
+    let tensor = take(&mut slab, 1).remove(0);
+    let first = tensor.pin().unwrap();
+    let second = first.tensor().pin().unwrap();
+    drop(tensor);
+    drop(first);
+    assert!(slab.is_live(slot(0)) && slab.is_pinned(slot(0)));
+    drop(second);
+    assert!(!slab.is_live(slot(0)));
+    drop(run(&mut slab, 2));
+}
+
+#[test]
+fn memory_with_an_owner_of_its_own_needs_no_pin() {
+    let mut rig = Rig::new();
+    let x = outside(0x1000, 8);
+    let pin = x.pin().unwrap();
+    assert_eq!((pin.address().get(), pin.tensor().shape()), (0x1000, &[8][..]));
+    assert!(format!("{pin:?}").starts_with("Pinned(Tensor(f32 [8]"));
+    // What was copied out lies in memory of its own too.
+    let (from, to) = (rig.block(), rig.block());
+    let output = PlannedOutput::fresh(from, BLOCK, floats(8));
+    let mut slab = slab(&Ledger::new(), vec![output]);
+    rig.write(from, 1);
+    let tensor = take(&mut slab, 1).remove(0);
+    slab.end_step(&rig.device, &rig.stream, &began(2), |_| OldOutput::CopyOut, |_| Ok((to, Box::new(()))))
+        .unwrap();
+    let pin = tensor.pin().unwrap();
+    assert_eq!(pin.address(), to);
+    let _new = take(&mut slab, 2);
+    drop(pin);
+    assert_eq!(tensor.address().unwrap(), to);
+}
