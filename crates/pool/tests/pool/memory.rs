@@ -267,8 +267,8 @@ fn a_free_run_is_told_by_its_own_segment() {
     assert_eq!(world.pool.why_not(behind(&small)), WhyNot::Free { run: 2 * PAGE - UNIT });
     // Three pages are more than half of the size that segments share, so the segment is the block.
     assert_eq!(world.pool.why_not(behind(&large)), WhyNot::Elsewhere);
-    let middle = world.take(2 * PAGE, "middle");
-    assert_eq!(world.pool.why_not(behind(&middle)), WhyNot::Free { run: 2 * PAGE });
+    let middle = world.take(2 * PAGE - 512, "middle");
+    assert_eq!(world.pool.why_not(behind(&middle)), WhyNot::Free { run: 2 * PAGE + 512 });
     drop(large);
     assert_eq!(world.pool.trim(), Ok(3 * PAGE));
 }
