@@ -1,0 +1,222 @@
+//! Execs of the contract: instantiate, update, patch, launch.
+
+use std::mem::MaybeUninit;
+
+use cudarc::driver::sys::{self, CUresult};
+use graphgrove_device::{
+    Args, Call, DeviceError, DevicePtr, Graphs, LaunchDims, NodeId, NodeKind, Problem, Result,
+};
+
+use crate::capture_table::Node;
+use crate::device::CudaDevice;
+use crate::exec::Exec;
+use crate::fields::{write_field, zeroed};
+use crate::graph::{Graph, function_of, kernel_parameters};
+use crate::kernel::argument_pointers;
+use crate::recording::Recording;
+use crate::status::Subject;
+use crate::stream::Stream;
+
+impl CudaDevice {
+    /// The answer to a launch or upload: a refused value can only mean an allocation that still lives.
+    #[inline]
+    fn launched(&self, call: Call, exec: &Exec, code: CUresult) -> Result<()> {
+        if code == CUresult::CUDA_ERROR_INVALID_VALUE
+            && let Some(address) = exec.current.unfreed()
+        {
+            return Err(DeviceError::LiveAllocation { address });
+        }
+        self.shared.check(call, code, Subject::Nothing)
+    }
+
+    /// Whether a kernel node that other code captured takes arguments of this layout, as far as the driver tells.
+    fn foreign_layout(&self, function: sys::CUfunction, args: &Args) -> Result<bool> {
+        let call = Call::PatchKernel;
+        let ask = self.shared.symbols.parameter_info.filter(|_| !function.is_null());
+        let Some(ask) = ask else { return Err(DeviceError::Unsupported { call }) };
+        for (place, field) in args.fields().iter().map(Some).chain([None]).enumerate() {
+            let (mut offset, mut bytes) = (0, 0);
+            // SAFETY: the function is that of a live kernel node, and both outputs outlive the call.
+            let code = unsafe { ask(function, place, &raw mut offset, &raw mut bytes) };
+            let fits = match (code, field) {
+                (CUresult::CUDA_SUCCESS, Some(field)) => field.bytes as usize == bytes,
+                // Behind the last parameter there is none.
+                (CUresult::CUDA_ERROR_INVALID_VALUE, None) => true,
+                (CUresult::CUDA_SUCCESS, None) | (CUresult::CUDA_ERROR_INVALID_VALUE, Some(_)) => false,
+                (code, _) => return Err(self.shared.error(call, code, Subject::Nothing)),
+            };
+            if !fits {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Graphs for CudaDevice {
+    type Exec = Exec;
+
+    fn instantiate(&self, graph: &Graph) -> Result<Exec> {
+        self.shared.own(Call::Instantiate, graph.0.shared.id)?;
+        self.shared.enter()?;
+        Exec::instantiate(&self.shared, graph)
+    }
+
+    fn update(&self, exec: &mut Exec, graph: &Graph) -> Result<()> {
+        self.shared.own(Call::Update, exec.shared.id)?;
+        self.shared.own(Call::Update, graph.0.shared.id)?;
+        self.shared.enter()?;
+        exec.update(graph)
+    }
+
+    fn upload_exec(&self, exec: &mut Exec, stream: &Stream) -> Result<()> {
+        let call = Call::UploadExec;
+        self.shared.own(call, exec.shared.id)?;
+        self.enter_on(call, stream)?;
+        // SAFETY: exec and stream are live, and `&mut` keeps other threads from the exec.
+        let code = unsafe { sys::cuGraphUpload(exec.handle.0, stream.handle()) };
+        self.launched(call, exec, code)
+    }
+
+    #[inline]
+    fn launch_exec(&self, exec: &mut Exec, stream: &Stream) -> Result<()> {
+        let call = Call::LaunchExec;
+        self.shared.own(call, exec.shared.id)?;
+        self.enter_on(call, stream)?;
+        exec.note_stream(stream);
+        // SAFETY: exec and stream are live, and `&mut` keeps other threads from the exec.
+        let code = unsafe { sys::cuGraphLaunch(exec.handle.0, stream.handle()) };
+        self.launched(call, exec, code)
+    }
+
+    fn patch_kernel(&self, exec: &mut Exec, node: NodeId, args: &Args) -> Result<()> {
+        let call = Call::PatchKernel;
+        self.shared.own(call, exec.shared.id)?;
+        self.shared.enter_fast()?;
+        let place = exec.origin.node(call, node)?;
+        let mut arguments = argument_pointers(args);
+        let mismatch = || DeviceError::invalid(call, Problem::ArgumentLayout);
+        let mut parameters = match &exec.current.node(call, node)?.recording {
+            Recording::Kernel { kernel, dims, args: recorded } => {
+                if !recorded.same_layout(args) {
+                    return Err(mismatch());
+                }
+                kernel_node(kernel.function(), *dims)
+            }
+            Recording::Foreign { kind: NodeKind::Kernel, .. } => {
+                let handle = exec.current.node(call, node)?.handle;
+                let recorded = exec
+                    .current
+                    .with_handle(|_| kernel_parameters(handle))
+                    .map_err(|code| self.shared.error(call, code, Subject::Nothing))?;
+                if !self.foreign_layout(function_of(&recorded), args)? {
+                    return Err(mismatch());
+                }
+                recorded
+            }
+            _ => return Err(DeviceError::invalid(call, Problem::NoSuchNode { node })),
+        };
+        parameters.kernelParams = arguments.as_mut_ptr();
+        parameters.extra = std::ptr::null_mut();
+        self.shared.check(call, set_kernel(exec, place, &parameters), Subject::Nothing)
+    }
+
+    fn patch_gather(&self, exec: &mut Exec, node: NodeId, sources: &[DevicePtr]) -> Result<()> {
+        let call = Call::PatchGather;
+        self.shared.own(call, exec.shared.id)?;
+        self.shared.enter_fast()?;
+        let Exec { handle, origin, gathers, .. } = exec;
+        let place = origin.node(call, node)?;
+        let gather = gathers
+            .iter_mut()
+            .find_map(|(id, gather)| (*id == node).then_some(gather))
+            .ok_or(DeviceError::invalid(call, Problem::NoSuchNode { node }))?;
+        if gather.compare(call, sources)? {
+            return Ok(());
+        }
+        let code = gather.with_sources(sources, |gather, arguments| {
+            let mut parameters = kernel_node(gather.function.0, gather.dims);
+            parameters.kernelParams = arguments.as_mut_ptr();
+            // SAFETY: the exec is live and used by this thread alone, the node is one of the graph that it was made
+            // from, and the arguments are as many and as long as the kernel takes.
+            origin.with_handle(|_| unsafe {
+                sys::cuGraphExecKernelNodeSetParams_v2(handle.0, place.handle.0, &raw const parameters)
+            })
+        });
+        self.shared.check(call, code, Subject::Nothing)
+    }
+
+    fn patch_copy(&self, exec: &mut Exec, node: NodeId, to: DevicePtr, from: DevicePtr) -> Result<()> {
+        let call = Call::PatchCopy;
+        self.shared.own(call, exec.shared.id)?;
+        self.shared.enter()?;
+        let place = exec.origin.node(call, node)?;
+        let Recording::Copy { bytes } = exec.current.node(call, node)?.recording else {
+            return Err(DeviceError::invalid(call, Problem::NoSuchNode { node }));
+        };
+        if to.is_null() || from.is_null() {
+            return Err(DeviceError::invalid(call, Problem::NullAddress));
+        }
+        let parameters = copy_node(to, from, bytes as usize);
+        let mut context = std::ptr::null_mut();
+        // SAFETY: the output outlives the call.
+        let code = unsafe { sys::cuCtxGetCurrent(&raw mut context) };
+        self.shared.check(call, code, Subject::Nothing)?;
+        // SAFETY: the exec is live and used by this thread alone, and the node is one of the graph that it was made from.
+        let code = exec.origin.with_handle(|_| unsafe {
+            sys::cuGraphExecMemcpyNodeSetParams(exec.handle.0, place.handle.0, parameters.as_ptr(), context)
+        });
+        self.shared.check(call, code, crate::memory::unknown_range(to, from, bytes, code))
+    }
+
+    /// Always `None`: the driver does not say, and free memory moves in steps of 2 MiB that several execs share.
+    fn exec_bytes(&self, _exec: &Exec) -> Option<u64> {
+        None
+    }
+}
+
+fn set_kernel(exec: &Exec, place: &Node, parameters: &sys::CUDA_KERNEL_NODE_PARAMS) -> CUresult {
+    // SAFETY: the exec is live and used by this thread alone, the node is one of the graph that it was made from, and the
+    // arguments are as many and as long as the kernel takes.
+    exec.origin.with_handle(|_| unsafe {
+        sys::cuGraphExecKernelNodeSetParams_v2(exec.handle.0, place.handle.0, parameters)
+    })
+}
+
+fn kernel_node(function: sys::CUfunction, dims: LaunchDims) -> sys::CUDA_KERNEL_NODE_PARAMS {
+    let ([x, y, z], [a, b, c]) = (dims.grid, dims.block);
+    sys::CUDA_KERNEL_NODE_PARAMS {
+        func: function,
+        gridDimX: x,
+        gridDimY: y,
+        gridDimZ: z,
+        blockDimX: a,
+        blockDimY: b,
+        blockDimZ: c,
+        sharedMemBytes: dims.shared_bytes,
+        kernelParams: std::ptr::null_mut(),
+        extra: std::ptr::null_mut(),
+        kern: std::ptr::null_mut(),
+        ctx: std::ptr::null_mut(),
+    }
+}
+
+/// A copy of one row of bytes within the device.
+fn copy_node(to: DevicePtr, from: DevicePtr, bytes: usize) -> MaybeUninit<sys::CUDA_MEMCPY3D> {
+    let mut copy = zeroed::<sys::CUDA_MEMCPY3D>();
+    macro_rules! set {
+        ($($field:ident = $value:expr;)*) => {$(
+            write_field!(copy, sys::CUDA_MEMCPY3D, $field = $value);
+        )*};
+    }
+    set! {
+        srcMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
+        srcDevice = from.get();
+        dstMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
+        dstDevice = to.get();
+        WidthInBytes = bytes;
+        Height = 1_usize;
+        Depth = 1_usize;
+    }
+    copy
+}

@@ -1,0 +1,321 @@
+//! What is ordered before what, over the streams that use a pool's memory.
+//!
+//! Each stream is a *lane*, cut into numbered stretches by the points that others may wait for. A lane remembers for each other lane
+//! up to which stretch that lies before everything that comes next on it: a vector clock (Mattern, 1989) that moves at event
+//! recordings only. So declaring a use is one step, and a wait costs one step for each lane, however many operations were enqueued.
+//!
+//! A recording has lanes of its own: its events order captured work, and say nothing about work outside. Its main lane lies behind
+//! everything that the pool's stream had been given, since the graph is launched there or behind it. When the recording ends, all its
+//! lanes are joined, as CUDA asks of a capture, so that its uses are over as far as later work is concerned.
+
+use std::collections::HashMap;
+
+use graphgrove_device::StreamId;
+
+/// One stream, inside of a recording or outside of all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Lane(u32);
+
+impl Lane {
+    pub(super) const FIRST: Self = Self(0);
+}
+
+/// A stretch of a lane. The era says which lanes it speaks of: a recording has an era of its own, and another one begins outside
+/// whenever the host has waited for everything. What belongs to an era that is over lies before whatever comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stamp {
+    pub(super) lane: Lane,
+    era: u64,
+    pub(super) time: u64,
+}
+
+/// A point in a stream that others can be ordered behind: what an event's recording is to the pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark {
+    era: u64,
+    seen: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct LaneState {
+    stream: StreamId,
+    now: u64,
+    /// A (lane -> stretch) pair means that the lane's stretches up to that one lie before everything to come here.
+    seen: Vec<u64>,
+}
+
+/// What the outside looked like when a recording began.
+#[derive(Debug)]
+struct Outside {
+    main: Lane,
+    by_stream: HashMap<StreamId, Lane>,
+    lanes: usize,
+    era: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Frontier {
+    lanes: Vec<LaneState>,
+    by_stream: HashMap<StreamId, Lane>,
+    main: Lane,
+    era: u64,
+    eras: u64,
+    outside: Option<Outside>,
+}
+
+impl Frontier {
+    pub(super) fn new(main: StreamId) -> Self {
+        let mut new = Self {
+            lanes: Vec::new(),
+            by_stream: HashMap::new(),
+            main: Lane(0),
+            era: 0,
+            eras: 0,
+            outside: None,
+        };
+        new.main = new.lane(main);
+        new
+    }
+
+    fn lane(&mut self, stream: StreamId) -> Lane {
+        let next = Lane(self.lanes.len() as u32);
+        let lane = *self.by_stream.entry(stream).or_insert(next);
+        if lane == next {
+            self.lanes.push(LaneState { stream, now: 1, seen: Vec::new() });
+        }
+        lane
+    }
+
+    pub(super) fn stream(&self, lane: Lane) -> Option<StreamId> {
+        self.lanes.get(lane.0 as usize).map(|state| state.stream)
+    }
+
+    /// Whether the stream is the one that blocks are handed out on.
+    pub(super) fn is_main(&self, stream: StreamId) -> bool {
+        self.by_stream.get(&stream) == Some(&self.main)
+    }
+
+    /// Where the main lane is now.
+    pub(super) fn here(&self) -> Stamp {
+        self.stamp(self.main)
+    }
+
+    /// Where a stream is now.
+    pub(super) fn on(&mut self, stream: StreamId) -> Stamp {
+        let lane = self.lane(stream);
+        self.stamp(lane)
+    }
+
+    fn stamp(&self, lane: Lane) -> Stamp {
+        let time = self.lanes.get(lane.0 as usize).map_or(0, |state| state.now);
+        Stamp { lane, era: self.era_of(lane), time }
+    }
+
+    fn era_of(&self, lane: Lane) -> u64 {
+        match &self.outside {
+            Some(outside) if (lane.0 as usize) < outside.lanes => outside.era,
+            _ => self.era,
+        }
+    }
+
+    /// Whether an era is over. Its lanes were joined, so that everything on them lies before whatever comes.
+    fn is_over(&self, era: u64) -> bool {
+        era != self.era && self.outside.as_ref().is_none_or(|outside| era != outside.era)
+    }
+
+    /// Whether a stamp is of the present era, and not of a recording that is over.
+    pub(super) fn counts(&self, stamp: Stamp) -> bool {
+        !self.is_over(stamp.era)
+    }
+
+    fn is_before(&self, stamp: Stamp, lane: Lane) -> bool {
+        if self.is_over(stamp.era) || stamp.lane == lane {
+            return true;
+        }
+        self.lanes.get(lane.0 as usize).is_some_and(|state| state.seen(stamp.lane) >= stamp.time)
+    }
+
+    /// Whether everything in the stretch lies before whatever comes next on the main lane.
+    pub(super) fn is_before_main(&self, stamp: Stamp) -> bool {
+        self.is_before(stamp, self.main)
+    }
+
+    /// Whether everything up to the start of the stretch lies before whatever comes next on the stream.
+    pub(super) fn is_before_stream(&mut self, stamp: Stamp, stream: StreamId) -> bool {
+        let lane = self.lane(stream);
+        self.is_before(stamp, lane)
+    }
+
+    /// Up to which stretch of a lane the main lane has waited.
+    pub(super) fn reached(&self, lane: Lane) -> u64 {
+        self.lanes.get(self.main.0 as usize).map_or(0, |state| state.seen(lane))
+    }
+
+    /// The present end of a stream, to be waited for.
+    pub(super) fn mark(&mut self, stream: StreamId) -> Mark {
+        let lane = self.lane(stream);
+        let state = &mut self.lanes[lane.0 as usize];
+        let mut seen = state.seen.clone();
+        raise(&mut seen, lane, state.now);
+        state.now += 1;
+        Mark { era: self.era, seen }
+    }
+
+    /// Orders whatever comes next on the stream behind a mark. A mark of another era orders nothing: a capture cannot wait for what
+    /// was recorded outside of it, nor the other way round.
+    pub(super) fn wait(&mut self, stream: StreamId, mark: &Mark) {
+        if mark.era == self.era {
+            let lane = self.lane(stream);
+            self.lanes[lane.0 as usize].join(&mark.seen);
+        }
+    }
+
+    /// Goes on with another stream as the main one, which is ordered behind the one before.
+    pub(super) fn turn_to(&mut self, stream: StreamId) {
+        if let Some(before) = self.stream(self.main) {
+            let mark = self.mark(before);
+            self.wait(stream, &mark);
+        }
+        self.main = self.lane(stream);
+    }
+
+    /// Opens lanes for a recording on `stream`.
+    pub(super) fn begin_recording(&mut self, stream: StreamId) {
+        let Some(main) = self.stream(self.main) else { return };
+        let start = self.mark(main);
+        let by_stream = std::mem::take(&mut self.by_stream);
+        self.outside = Some(Outside { main: self.main, by_stream, lanes: self.lanes.len(), era: self.era });
+        self.eras += 1;
+        self.era = self.eras;
+        self.main = self.lane(stream);
+        self.lanes[self.main.0 as usize].join(&start.seen);
+    }
+
+    /// Closes the lanes of the recording, and says which is the first of them.
+    pub(super) fn end_recording(&mut self) -> Option<Lane> {
+        let outside = self.outside.take()?;
+        self.lanes.truncate(outside.lanes);
+        self.main = outside.main;
+        self.by_stream = outside.by_stream;
+        self.era = outside.era;
+        Some(Lane(outside.lanes as u32))
+    }
+
+    /// Takes note that the host has waited for all streams: a new era begins, before which everything lies. Changes nothing inside of
+    /// a recording, whose work the host cannot wait for.
+    pub(super) fn all_reached(&mut self) {
+        let Some(main) = self.stream(self.main).filter(|_| self.outside.is_none()) else { return };
+        self.lanes.clear();
+        self.by_stream.clear();
+        self.eras += 1;
+        self.era = self.eras;
+        self.main = self.lane(main);
+    }
+}
+
+impl LaneState {
+    fn seen(&self, lane: Lane) -> u64 {
+        self.seen.get(lane.0 as usize).copied().unwrap_or(0)
+    }
+
+    fn join(&mut self, other: &[u64]) {
+        for (lane, &time) in other.iter().enumerate() {
+            raise(&mut self.seen, Lane(lane as u32), time);
+        }
+    }
+}
+
+fn raise(seen: &mut Vec<u64>, lane: Lane, time: u64) {
+    let at = lane.0 as usize;
+    if seen.len() <= at {
+        seen.resize(at + 1, 0);
+    }
+    seen[at] = seen[at].max(time);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: StreamId = StreamId::new(1);
+    const B: StreamId = StreamId::new(2);
+    const C: StreamId = StreamId::new(3);
+
+    #[test]
+    fn a_use_is_before_the_main_lane_once_a_later_mark_was_waited_for() {
+        let mut frontier = Frontier::new(A);
+        let early = frontier.mark(B);
+        let used = frontier.on(B);
+        assert!(!frontier.is_before_main(used));
+        frontier.wait(A, &early);
+        assert!(!frontier.is_before_main(used));
+        let late = frontier.mark(B);
+        frontier.wait(A, &late);
+        assert!(frontier.is_before_main(used));
+        assert!(!frontier.is_before_main(frontier.stamp(Lane(1))));
+    }
+
+    #[test]
+    fn order_passes_through_a_third_stream() {
+        let mut frontier = Frontier::new(A);
+        let used = frontier.on(C);
+        let c = frontier.mark(C);
+        frontier.wait(B, &c);
+        assert!(!frontier.is_before_main(used));
+        let b = frontier.mark(B);
+        frontier.wait(A, &b);
+        assert!(frontier.is_before_main(used));
+    }
+
+    #[test]
+    fn an_order_inside_of_a_recording_says_nothing_about_work_outside() {
+        let mut frontier = Frontier::new(A);
+        let outside = frontier.on(B);
+        frontier.begin_recording(A);
+        let inside = frontier.on(B);
+        assert!(frontier.counts(outside) && frontier.counts(inside));
+        let mark = frontier.mark(B);
+        frontier.wait(A, &mark);
+        assert!(frontier.is_before_main(inside));
+        assert!(!frontier.is_before_main(outside));
+        assert_eq!(frontier.end_recording(), Some(Lane(2)));
+        assert!(frontier.is_before_main(inside) && !frontier.counts(inside) && frontier.counts(outside));
+        assert!(!frontier.is_before_main(outside));
+        frontier.wait(A, &mark);
+        assert!(!frontier.is_before_main(outside));
+    }
+
+    #[test]
+    fn a_recording_starts_behind_what_the_main_stream_had_waited_for() {
+        let mut frontier = Frontier::new(A);
+        let (used, birth) = (frontier.on(B), frontier.here());
+        let mark = frontier.mark(B);
+        frontier.wait(A, &mark);
+        frontier.begin_recording(C);
+        assert!(frontier.is_before_main(used) && frontier.is_before_main(birth));
+        assert!(!frontier.is_before_stream(birth, B));
+        let fork = frontier.mark(C);
+        frontier.wait(B, &fork);
+        assert!(frontier.is_before_stream(birth, B));
+    }
+
+    #[test]
+    fn the_next_main_stream_is_behind_the_one_before() {
+        let mut frontier = Frontier::new(A);
+        let birth = frontier.here();
+        frontier.turn_to(B);
+        assert!(frontier.is_main(B) && !frontier.is_main(A));
+        assert!(frontier.is_before_main(birth));
+        assert!(!frontier.is_before_main(frontier.stamp(Lane(0))));
+    }
+
+    #[test]
+    fn waiting_on_the_host_reaches_every_stream_and_nothing_later() {
+        let mut frontier = Frontier::new(A);
+        let used = frontier.on(B);
+        frontier.all_reached();
+        assert!(frontier.is_before_main(used));
+        let later = frontier.on(B);
+        assert!(!frontier.is_before_main(later));
+    }
+}

@@ -1,0 +1,89 @@
+//! What the caller says about streams.
+
+use graphgrove_device::{Device, StreamHandle};
+
+use crate::error::PoolError;
+use crate::ranges::BlockId;
+
+use super::Pool;
+use super::block::Block;
+use super::frontier::Mark;
+use super::phase::Phase;
+use super::state::State;
+
+impl<D: Device> Pool<D> {
+    /// Declares that work with a block was, or is about to be, enqueued on a stream other than the one it was handed out on.
+    ///
+    /// # Errors
+    /// [`PoolError::Unordered`] if the stream does not lie behind the block's birth: what used these bytes before may still be running.
+    /// [`PoolError::NotLive`]. Nothing is declared then.
+    pub fn used_on(&self, block: &Block<D>, stream: &D::Stream) -> Result<(), PoolError> {
+        if !block.is_of(&self.0) {
+            return Err(PoolError::ForeignHandle);
+        }
+        self.enter().declare_use(block.id(), stream)
+    }
+
+    /// Says that whatever comes on the second stream runs behind what the first was given so far.
+    pub fn ordered(&self, first: &D::Stream, second: &D::Stream) {
+        let mut state = self.enter();
+        let mark = state.frontier.mark(first.id());
+        state.order_behind(&self.0.device, second, &mark);
+    }
+
+    /// Says that an event was recorded on a stream; the mark stands for that recording.
+    #[must_use]
+    pub fn marked(&self, stream: &D::Stream) -> Mark {
+        self.enter().frontier.mark(stream.id())
+    }
+
+    /// Says that a stream was made to wait for the event that the mark stands for. A mark from outside of a recording orders nothing
+    /// inside, and the other way round.
+    pub fn ordered_behind(&self, mark: &Mark, stream: &D::Stream) {
+        self.enter().order_behind(&self.0.device, stream, mark);
+    }
+
+    /// Makes the second stream wait for what the first was given so far, and takes note of it.
+    ///
+    /// # Errors
+    /// [`PoolError::Device`]; nothing is noted then.
+    pub fn order(&self, first: &D::Stream, second: &D::Stream) -> Result<(), PoolError> {
+        let device = self.device();
+        let event = device.create_event()?;
+        device.record_event(&event, first)?;
+        device.wait_event(second, &event)?;
+        self.ordered(first, second);
+        Ok(())
+    }
+}
+
+impl<D: Device> State<D> {
+    fn declare_use(&mut self, id: BlockId, stream: &D::Stream) -> Result<(), PoolError> {
+        if self.ranges.block(id).is_none() && !matches!(self.phase, Phase::Replaying { .. }) {
+            return Err(PoolError::NotLive { block: id });
+        }
+        if self.frontier.is_main(stream.id()) {
+            return Ok(());
+        }
+        let Some(record) = self.records.get_mut(id) else { return Err(PoolError::NotLive { block: id }) };
+        if !self.frontier.is_before_stream(record.birth, stream.id()) {
+            return Err(PoolError::Unordered { block: id, stream: stream.id() });
+        }
+        let stamp = self.frontier.on(stream.id());
+        match record.uses.iter_mut().find(|known| known.lane == stamp.lane) {
+            Some(known) => *known = stamp,
+            None => record.uses.push(stamp),
+        }
+        if !matches!(self.phase, Phase::Session(_)) {
+            self.know(stream);
+        }
+        Ok(())
+    }
+
+    fn order_behind(&mut self, device: &D, stream: &D::Stream, mark: &Mark) {
+        self.frontier.wait(stream.id(), mark);
+        if self.frontier.is_main(stream.id()) {
+            self.free_reached(device);
+        }
+    }
+}

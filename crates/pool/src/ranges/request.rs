@@ -1,0 +1,132 @@
+//! Asking for blocks and freeing them.
+
+use super::ids::{BlockId, RegionId};
+use super::layout::Block;
+use super::slots::SlotIx;
+use super::{Granule, Ranges};
+use crate::error::PoolError;
+
+impl Ranges {
+    /// A block of at least `bytes` whose offset is a multiple of `align`.
+    ///
+    /// The alignment counts from the start of the region: an address is aligned only if the region's base is aligned at least as well.
+    ///
+    /// # Errors
+    ///
+    /// - [`PoolError::NoRoom`] if no free run holds the block; it says by how much a region must grow.
+    /// - [`PoolError::ZeroBytes`], [`PoolError::TooLarge`], [`PoolError::BadAlignment`] for a request that cannot be served.
+    pub fn alloc(&mut self, bytes: u64, align: u64) -> Result<Block, PoolError> {
+        let size = self.size_of(bytes)?;
+        let unit = self.granule.alignment(align)?;
+        let block = if let Some((before, offset)) = self.best_hole(size, unit) {
+            self.take_from_hole(before, offset, size)
+        } else if let Some((region, offset)) = self.first_tail(size, unit) {
+            self.take_from_tail(region, offset, size)
+        } else {
+            return Err(self.no_room(bytes, align, size, unit));
+        };
+        self.tally.note_peak();
+        self.history.note_birth(block);
+        Ok(self.describe(block))
+    }
+
+    /// A block of at least `bytes` at exactly `offset` of `region`.
+    ///
+    /// # Errors
+    ///
+    /// - [`PoolError::Occupied`] if the place is not wholly free, or reaches over the end of the region.
+    /// - [`PoolError::NoRegion`], [`PoolError::ZeroBytes`], [`PoolError::TooLarge`], and [`PoolError::BadAlignment`] if `offset` is
+    ///   not a whole number of granules.
+    pub fn alloc_at(&mut self, region: RegionId, offset: u64, bytes: u64) -> Result<Block, PoolError> {
+        let size = self.size_of(bytes)?;
+        let occupied = PoolError::Occupied { region, offset, bytes };
+        let within = self.known_region(region)?;
+        let at = self.granule.floor(offset).ok_or_else(|| occupied.clone())?;
+        if self.granule.to_bytes(at) != offset {
+            return Err(PoolError::BadAlignment { align: offset });
+        }
+        if at.checked_add(size).is_none_or(|end| end > within.len) {
+            return Err(occupied);
+        }
+        let name = region.0 as u16;
+        let block = if within.grows() && at >= self.slots[within.last].end() {
+            self.take_from_tail(name, at, size)
+        } else {
+            let before = self.slot_at_or_before(name, at).ok_or_else(|| occupied.clone())?;
+            let start = self.slots[before].end();
+            if at < start || at + size > start + self.slots[before].gap {
+                return Err(occupied);
+            }
+            self.take_from_hole(before, at, size)
+        };
+        self.regions[usize::from(name)].index.note(at, block);
+        self.tally.note_peak();
+        self.history.note_birth(block);
+        Ok(self.describe(block))
+    }
+
+    /// Frees the block, and says where it was.
+    ///
+    /// Its name stays known, and a restore brings it back, while a checkpoint remembers it.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError::NotLive`] if the block is not live.
+    #[inline]
+    pub fn free(&mut self, id: BlockId) -> Result<Block, PoolError> {
+        let Some(ix) = self.slots.find_live(id) else { return Err(PoolError::NotLive { block: id }) };
+        let block = self.describe(ix);
+        self.release(ix);
+        Ok(block)
+    }
+
+    fn release(&mut self, ix: SlotIx) {
+        let keep = self.history.note_death(ix);
+        self.give_back(ix, keep);
+    }
+
+    fn size_of(&self, bytes: u64) -> Result<u32, PoolError> {
+        match self.granule.ceil(bytes) {
+            Some(0) => Err(PoolError::ZeroBytes),
+            Some(size) => Ok(size),
+            None => Err(PoolError::TooLarge { asked: bytes, max: self.granule.longest() }),
+        }
+    }
+
+    /// The hole to use, by the slot before it, and where in it the block starts.
+    #[inline]
+    fn best_hole(&self, size: u32, unit: u32) -> Option<(SlotIx, u32)> {
+        let hole = self.holes.best(&self.slots, size);
+        let start = self.slots.get(hole.at())?.end();
+        if start & (unit - 1) == 0 {
+            return Some((hole, start));
+        }
+        let aligned = |hole: SlotIx| {
+            let slot = self.slots.get(hole.at())?;
+            let (start, gap) = (slot.end(), slot.gap);
+            let offset = start.checked_next_multiple_of(unit)?;
+            (offset - start <= gap - size).then_some((hole, offset))
+        };
+        // A hole larger by all that alignment can skip holds the block wherever it starts, so one more search is enough.
+        aligned(hole).or_else(|| aligned(self.holes.best(&self.slots, size.checked_add(unit - 1)?)))
+    }
+
+    fn first_tail(&self, size: u32, unit: u32) -> Option<(u16, u32)> {
+        self.growing.iter().find_map(|&name| {
+            let region = &self.regions[usize::from(name)];
+            let offset = self.slots[region.last].end().checked_next_multiple_of(unit)?;
+            (offset <= region.len && size <= region.len - offset).then_some((name, offset))
+        })
+    }
+
+    #[cold]
+    fn no_room(&self, asked: u64, align: u64, size: u32, unit: u32) -> PoolError {
+        let stats = self.stats();
+        let grow_by = self.growing.first().and_then(|&name| {
+            let region = &self.regions[usize::from(name)];
+            let end = self.slots[region.last].end().checked_next_multiple_of(unit)?.checked_add(size)?;
+            (end <= Granule::MAX_COUNT).then(|| self.granule.to_bytes(end - region.len))
+        });
+        PoolError::NoRoom { asked, align, largest_free: stats.largest_free, free: stats.free, grow_by }
+    }
+}

@@ -1,0 +1,114 @@
+//! How sessions end.
+
+use graphgrove_device::{Memory, Streams, Work};
+use graphgrove_pool::PoolError;
+use graphgrove_pool::pool::Pool;
+
+use crate::world::{PAGE, UNIT, World, builder, config, fill, request};
+
+#[test]
+fn a_warm_up_on_another_stream_is_ordered_with_the_pools_stream_on_both_sides() {
+    for seed in 0..8 {
+        let world = World::on(builder().seed(seed).build(), config());
+        let other = world.device.create_stream().unwrap();
+        let input = world.take(UNIT, "input");
+        world.fill(&input, 1);
+        let session = world.pool.warm_up(&other).unwrap();
+        let output = session.allocate(request(UNIT, "output")).unwrap();
+        world.device.copy(&other, output.ptr(), input.ptr(), UNIT).unwrap();
+        let temporary = session.allocate(request(UNIT, "temporary")).unwrap();
+        fill(&session, &other, &temporary, 2).unwrap();
+        drop(temporary);
+        let finished = session.finish(vec![output]).unwrap();
+        let next = world.take(UNIT, "next");
+        world.fill(&next, 3);
+        assert!(world.holds(&finished.outputs[0], 1));
+        world.verdict();
+    }
+}
+
+#[test]
+fn memory_given_up_in_a_recording_serves_its_next_request() {
+    let world = World::new(config());
+    let input = world.take(3 * PAGE, "input");
+    let address = input.ptr();
+    world.fill(&input, 1);
+    let recorded = world
+        .record(|session| {
+            let output = session.allocate(request(UNIT, "output"))?;
+            world.device.copy(&world.stream, output.ptr(), input.ptr(), UNIT)?;
+            drop(input);
+            let large = session.allocate(request(3 * PAGE, "large"))?;
+            assert_eq!(large.ptr(), address);
+            fill(session, &world.stream, &large, 2)?;
+            Ok(vec![output, large])
+        })
+        .unwrap();
+    world.launch(&recorded);
+    assert!(world.holds(&recorded.memory.outputs[0], 1) && world.holds(&recorded.memory.outputs[1], 2));
+    world.verdict();
+}
+
+#[test]
+fn survivors_can_be_kept_until_their_handles_go() {
+    let world = World::new(config());
+    let session = world.pool.warm_up(&world.stream).unwrap();
+    let workspace = session.allocate(request(2 * UNIT, "workspace")).unwrap();
+    let output = session.allocate(request(UNIT, "output")).unwrap();
+    let labels: Vec<_> = session.survivors().iter().map(|holding| holding.label).collect();
+    assert_eq!(labels, ["workspace", "output"]);
+    let finished = session.finish_keeping(vec![output]).unwrap();
+    assert!(world.pool.is_live(workspace.id()));
+    drop(finished);
+    assert_eq!(world.live(), 2 * UNIT);
+    drop(workspace);
+    assert_eq!(world.live(), 0);
+    world.verdict();
+}
+
+#[test]
+fn an_output_or_a_use_of_another_pool_is_refused() {
+    let (world, other) = (World::new(config()), World::new(config()));
+    let foreign = other.take(UNIT, "foreign");
+    assert_eq!(world.pool.used_on(&foreign, &world.stream), Err(PoolError::ForeignHandle));
+    let session = world.pool.warm_up(&world.stream).unwrap();
+    let error = session.finish(vec![foreign]).unwrap_err();
+    assert_eq!(error, PoolError::ForeignHandle);
+    let session = world.pool.warm_up(&world.stream).unwrap();
+    drop(session.finish_keeping(Vec::new()).unwrap());
+    assert_eq!(world.pool.stats().counts.rollbacks, 1);
+}
+
+#[test]
+fn a_recording_in_which_a_library_allocates_for_itself_is_refused() {
+    let world = World::new(config());
+    let error = world
+        .record(|session| {
+            let output = session.allocate(request(UNIT, "output"))?;
+            let hidden = world.device.allocate_async(&world.stream, UNIT)?;
+            world.device.free_async(&world.stream, hidden)?;
+            Ok(vec![output])
+        })
+        .unwrap_err();
+    assert!(error.to_string().starts_with("the graph allocates: 2 memory nodes"), "{error}");
+    assert_eq!((world.live(), world.reserved()), (0, 0));
+}
+
+#[test]
+fn a_pool_and_its_blocks_can_be_used_from_several_threads() {
+    let world = World::new(config());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let pool: Pool<_> = world.pool.clone();
+            scope.spawn(move || {
+                for round in 1..200_u64 {
+                    let blocks: Vec<_> =
+                        (1..4).map(|n| pool.allocate(request(n * round, "block")).unwrap()).collect();
+                    drop(blocks);
+                }
+            });
+        }
+    });
+    assert_eq!(world.live(), 0);
+    world.verdict();
+}

@@ -1,0 +1,209 @@
+//! Blocks that several streams use, inside of captures and outside.
+
+use graphgrove_device::{StreamHandle, Streams, Work};
+use graphgrove_pool::PoolError;
+use graphgrove_pool::pool::{Cause, Holding, HoldingState, Live, WhyNot};
+use graphgrove_sim::Finding;
+
+use crate::world::{UNIT, World, config, fill, request};
+
+#[test]
+fn a_join_at_an_event_before_the_use_does_not_free_the_block() {
+    let world = World::new(config());
+    let side = world.device.create_stream().unwrap();
+    let block = world.take(UNIT, "shared");
+    let address = block.ptr();
+    world.pool.order(&world.stream, &side).unwrap();
+    let (event, early) = (world.device.create_event().unwrap(), world.pool.marked(&side));
+    world.device.record_event(&event, &side).unwrap();
+    world.pool.used_on(&block, &side).unwrap();
+    world.device.fill(&side, address, 1, UNIT).unwrap();
+    drop(block);
+    world.device.wait_event(&world.stream, &event).unwrap();
+    world.pool.ordered_behind(&early, &world.stream);
+    assert_ne!(world.take(UNIT, "too early").ptr(), address);
+
+    let late = world.pool.marked(&side);
+    world.device.record_event(&event, &side).unwrap();
+    world.device.wait_event(&world.stream, &event).unwrap();
+    world.pool.ordered_behind(&late, &world.stream);
+    assert_eq!(world.take(UNIT, "in time").ptr(), address);
+    world.verdict();
+}
+
+#[test]
+fn a_block_used_on_two_streams_waits_for_both_also_through_a_third() {
+    let world = World::new(config());
+    let streams: Vec<_> = (0..3).map(|_| world.device.create_stream().unwrap()).collect();
+    let block = world.take(UNIT, "shared");
+    let (id, address) = (block.id(), block.ptr());
+    world.fill(&block, 1);
+    for (side, half) in streams.iter().take(2).zip([0, UNIT / 2]) {
+        world.pool.order(&world.stream, side).unwrap();
+        world.pool.used_on(&block, side).unwrap();
+        world.device.fill(side, address.checked_add(half).unwrap(), 2, UNIT / 2).unwrap();
+    }
+    drop(block);
+    world.pool.order(&streams[0], &world.stream).unwrap();
+    let WhyNot::Held(Holding { state, .. }) = world.pool.why_not(address) else { unreachable!() };
+    assert_eq!(state, HoldingState::Awaits { streams: vec![streams[1].id()] });
+    assert!(!world.pool.is_live(id));
+    assert_eq!(world.pool.stats().awaited, UNIT);
+    world.pool.order(&streams[1], &streams[2]).unwrap();
+    assert_eq!(world.pool.stats().awaited_blocks, 1);
+    world.pool.order(&streams[2], &world.stream).unwrap();
+    assert_eq!(world.pool.stats().awaited_blocks, 0);
+    assert!(matches!(world.pool.why_not(address), WhyNot::Free { .. }));
+}
+
+#[test]
+fn a_use_on_a_stream_that_is_not_behind_the_birth_is_refused() {
+    let world = World::new(config());
+    let side = world.device.create_stream().unwrap();
+    let early = world.take(UNIT, "early");
+    world.pool.order(&world.stream, &side).unwrap();
+    let late = world.take(UNIT, "late");
+    assert_eq!(world.pool.used_on(&early, &side), Ok(()));
+    let error = world.pool.used_on(&late, &side).unwrap_err();
+    assert_eq!(error, PoolError::Unordered { block: late.id(), stream: side.id() });
+    assert_eq!(world.pool.used_on(&late, &world.stream), Ok(()));
+}
+
+#[test]
+fn without_the_join_the_checker_would_find_the_race_that_the_pool_prevents() {
+    // The same program with the use kept secret from the pool: what the pool would do without the declaration is wrong.
+    let races = |declared: bool| {
+        let world = World::new(config());
+        let side = world.device.create_stream().unwrap();
+        let block = world.take(UNIT, "shared");
+        world.pool.order(&world.stream, &side).unwrap();
+        if declared {
+            world.pool.used_on(&block, &side).unwrap();
+        }
+        world.device.fill(&side, block.ptr(), 1, UNIT).unwrap();
+        drop(block);
+        let next = world.take(UNIT, "next");
+        world.fill(&next, 2);
+        world.pool.audit().unwrap();
+        world.device.verdict()
+    };
+    assert_eq!(races(true), Ok(()));
+    let findings = races(false).unwrap_err().findings;
+    assert!(findings.iter().any(|finding| matches!(finding, Finding::Race { .. })), "{findings:?}");
+}
+
+#[test]
+fn a_shortage_that_a_join_would_have_spared_is_blamed_on_the_streams() {
+    let world = World::new(config());
+    let side = world.device.create_stream().unwrap();
+    let block = world.take(15 * UNIT, "shared");
+    world.pool.order(&world.stream, &side).unwrap();
+    world.pool.used_on(&block, &side).unwrap();
+    drop(block);
+    let next = world.take(15 * UNIT, "next");
+    assert_eq!(world.pool.shortages().last().unwrap().cause(), Cause::Streams);
+    drop(next);
+}
+
+#[test]
+fn waiting_for_the_device_frees_what_streams_used() {
+    let world = World::new(config());
+    let side = world.device.create_stream().unwrap();
+    let block = world.take(UNIT, "shared");
+    world.pool.order(&world.stream, &side).unwrap();
+    world.pool.used_on(&block, &side).unwrap();
+    world.device.fill(&side, block.ptr(), 1, UNIT).unwrap();
+    drop(block);
+    assert_eq!(world.pool.stats().awaited_blocks, 1);
+    assert!(world.pool.trim().unwrap() > 0);
+    assert_eq!((world.pool.stats().awaited_blocks, world.reserved()), (0, 0));
+    world.verdict();
+}
+
+#[test]
+fn a_dead_block_that_a_stream_uses_stays_out_of_reach_through_a_restore() {
+    let world = World::new(config());
+    let side = world.device.create_stream().unwrap();
+    let empty = world.pool.checkpoint().unwrap();
+    let block = world.take(UNIT, "shared");
+    let address = block.ptr();
+    world.pool.order(&world.stream, &side).unwrap();
+    world.pool.used_on(&block, &side).unwrap();
+    world.device.fill(&side, address, 1, UNIT).unwrap();
+    drop(block);
+    for live in [Live::AsRecorded, Live::Claimed, Live::Except(&[]), Live::Only(&[])] {
+        world.pool.restore(&empty, live).unwrap();
+        let next = world.take(UNIT, "next");
+        assert_ne!(next.ptr(), address);
+        world.fill(&next, 2);
+    }
+    world.pool.order(&side, &world.stream).unwrap();
+    assert_eq!(world.take(UNIT, "after").ptr(), address);
+    world.verdict();
+}
+
+#[test]
+fn a_checkpoint_taken_while_a_stream_uses_a_dead_block_does_not_bring_it_back() {
+    let world = World::new(config());
+    let side = world.device.create_stream().unwrap();
+    let block = world.take(UNIT, "shared");
+    world.pool.order(&world.stream, &side).unwrap();
+    world.pool.used_on(&block, &side).unwrap();
+    drop(block);
+    let checkpoint = world.pool.checkpoint().unwrap();
+    world.pool.order(&side, &world.stream).unwrap();
+    assert_eq!(world.live(), 0);
+    world.pool.restore(&checkpoint, Live::AsRecorded).unwrap();
+    assert_eq!(world.live(), 0);
+}
+
+#[test]
+fn what_a_recording_leaves_on_side_streams_is_free_when_its_capture_is_over() {
+    let world = World::new(config());
+    let side = world.device.create_stream().unwrap();
+    let recorded = world
+        .record(|session| {
+            let shared = session.allocate(request(UNIT, "shared"))?;
+            let output = session.allocate(request(UNIT, "output"))?;
+            world.pool.order(&world.stream, &side)?;
+            world.pool.used_on(&shared, &side)?;
+            fill(session, &side, &shared, 1)?;
+            fill(session, &world.stream, &output, 2)?;
+            drop(shared);
+            // The pool is not told of the join, but a capture without one has no graph.
+            let event = world.device.create_event()?;
+            world.device.record_event(&event, &side)?;
+            world.device.wait_event(&world.stream, &event)?;
+            Ok(vec![output])
+        })
+        .unwrap();
+    assert_eq!((world.live(), world.pool.stats().awaited_blocks), (UNIT, 0));
+    world.launch(&recorded);
+    world.verdict();
+}
+
+#[test]
+fn an_order_made_in_a_capture_does_not_free_what_eager_work_uses() {
+    let world = World::new(config());
+    let side = world.device.create_stream().unwrap();
+    let block = world.take(UNIT, "eager");
+    let address = block.ptr();
+    world.pool.order(&world.stream, &side).unwrap();
+    world.pool.used_on(&block, &side).unwrap();
+    world.device.fill(&side, address, 1, UNIT).unwrap();
+    drop(block);
+    let recorded = world
+        .record(|session| {
+            world.pool.order(&world.stream, &side)?;
+            world.pool.order(&side, &world.stream)?;
+            let output = session.allocate(request(UNIT, "output"))?;
+            assert_ne!(output.ptr(), address);
+            fill(session, &world.stream, &output, 2)?;
+            Ok(vec![output])
+        })
+        .unwrap();
+    world.launch(&recorded);
+    world.pool.order(&side, &world.stream).unwrap();
+    assert_eq!(world.take(UNIT, "after").ptr(), address);
+    world.verdict();
+}
