@@ -100,13 +100,6 @@ impl fmt::Display for Address {
     }
 }
 
-impl FunctionId {
-    /// The position of the function in a table.
-    pub(crate) fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
 impl SlotIndex {
     /// The liveness word that holds this slot's bit.
     #[must_use]
