@@ -62,7 +62,8 @@ impl Tree {
 
     /// Removes every node, ends the path, and forgets every token and everything learnt about the functions,
     /// which stay registered. Returns the nodes, so that the layers above can free what belongs to them;
-    /// handles of their outputs are stale from now on. Work in progress can no longer be finished.
+    /// handles of their outputs are stale from now on. Work in progress can no longer be finished. The number
+    /// of the step stays what it is, so that steps are never counted twice.
     pub fn reset(&mut self) -> Vec<NodeId> {
         let gone = self.nodes.drain().map(|(id, _)| id).collect();
         self.path.cut(0).for_each(drop);

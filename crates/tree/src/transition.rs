@@ -41,7 +41,8 @@ impl Tree {
     ///
     /// Precondition: the path has not moved since `replay` was decided, for this `call`, and nothing is in
     /// progress. Effect: the node is current, its slots hold values of a new epoch, and the call's token is
-    /// made or consumed.
+    /// made or consumed. Liveness is not looked at: what the call gave up has to be dead before the next
+    /// decision, and no sooner.
     ///
     /// # Errors
     ///

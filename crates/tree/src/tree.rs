@@ -156,7 +156,8 @@ impl Tree {
     }
 
     /// Whether nothing on the path is needed: no output is live and no backward is pending. A tree without a
-    /// path is in that state too.
+    /// path is in that state too. The next call may extend such a path all the same: a child of the current
+    /// node that fits is replayed, unless a step is asked for; everything else starts at a root.
     #[must_use]
     pub fn is_path_over<L: Liveness + ?Sized>(&self, live: &L) -> bool {
         self.path.is_unneeded_from(0, &self.nodes, live)

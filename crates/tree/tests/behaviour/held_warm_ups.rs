@@ -22,7 +22,9 @@ fn a_kept_output_of_a_warm_up_is_copied_out_at_the_next_step() {
         e.forget(&z);
         did.push(z);
     }
-    assert!(did[0].is_warm_up() && did[1].is_record() && did[2..].iter().all(|z| z.is_replay()));
+    assert!(
+        did[0].is_warm_up() && did[1].is_record() && did[2..].iter().all(crate::driver::Outcome::is_replay)
+    );
 }
 
 #[test]
