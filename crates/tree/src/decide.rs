@@ -49,14 +49,7 @@ impl Tree {
         let predicted = self.predicted?;
         let node = self.nodes.get(predicted)?;
         let entries = self.path.entries();
-        // The prediction may be taken before the inputs are validated, so it takes a staged one only after a
-        // look at its value. At a root it takes none: the path is not over for a call that brings a value of
-        // it.
-        let is_staged = |index, value: &SlotValue| {
-            node.parent.is_some()
-                && self.is_demoted(node, index)
-                && self.path.contains(value, node.depth, &self.nodes)
-        };
+        let is_staged = |index, value: &SlotValue| self.is_staged_by_prediction(node, index, value);
         if !fits(node, call, is_staged, entries, live) || self.gate.is_taken() {
             return None;
         }
@@ -76,6 +69,17 @@ impl Tree {
             _ => return None,
         };
         Some((predicted, change))
+    }
+
+    /// Whether a predicted recording stages this output of the path.
+    ///
+    /// A prediction may be taken before the inputs are validated, so it takes a staged one only after a look at
+    /// its value. At a root it takes none: the path is not over for a call that brings a value of it.
+    #[cold]
+    fn is_staged_by_prediction(&self, node: &Node, index: usize, value: &SlotValue) -> bool {
+        node.parent.is_some()
+            && self.is_demoted(node, index)
+            && self.path.contains(value, node.depth, &self.nodes)
     }
 
     /// Whether an input that is an output of the path is staged wherever `node`'s function is recorded.
@@ -244,7 +248,7 @@ impl Tree {
     #[inline]
     fn replay(&self, call: &Call<'_>, node: NodeId, change: PathChange) -> Decision {
         let moment = self.moment(&change);
-        Decision::Replay(Replay { node, change, moment, kind: call.kind })
+        Decision::Replay(Replay { node, change, moment, token: call.kind.token() })
     }
 
     #[inline]

@@ -4,7 +4,7 @@ use crate::call::CallKind;
 use crate::node::{Expected, ExpectedParams};
 use crate::output::OldSlot;
 use crate::reasons::{Demotion, EagerReason, RecordReason, WarmUpReason};
-use crate::{FunctionId, InputIndex, NodeId, ParamSetId, Slot, Step};
+use crate::{FunctionId, InputIndex, NodeId, ParamSetId, Slot, Step, TokenId};
 use std::sync::Arc;
 
 /// What one call does.
@@ -113,7 +113,8 @@ pub struct Replay {
     pub(crate) node: NodeId,
     pub(crate) change: PathChange,
     pub(crate) moment: Moment,
-    pub(crate) kind: CallKind,
+    /// The token of a backward.
+    pub(crate) token: Option<TokenId>,
 }
 
 impl Replay {

@@ -53,8 +53,8 @@ impl Tree {
         self.check_idle()?;
         let node = self.nodes.get(replay.node).ok_or(Error::UnknownNode { node: replay.node })?;
         check_function(replay.node, node, call)?;
-        check_kind(replay.kind.phase(), call)?;
-        if let (CallKind::Backward(decided), CallKind::Backward(called)) = (replay.kind, call.kind)
+        check_kind(node.phase, call)?;
+        if let (Some(decided), Some(called)) = (replay.token, call.kind.token())
             && decided != called
         {
             return Err(Error::WrongToken { decided, called });
