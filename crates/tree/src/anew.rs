@@ -44,7 +44,7 @@ impl Tree {
         // Only after a replay does the pool know less than the path: whatever else ran, ran through the pool.
         let restore = parent.filter(|_| self.path.state() == PathState::Replaying);
         if let Some(reason) = warm_up_reason {
-            let ground = self.ground(call, parent, change);
+            let ground = self.ground(call, parent, change, &function.demoted);
             return Decision::WarmUp(Box::new(WarmUpPlan {
                 ground,
                 restore,
@@ -79,7 +79,7 @@ impl Tree {
                 staged: Arc::clone(&demoted.params),
             }),
             identity: self.identity(parent, call, &demoted),
-            ground: self.ground(call, parent, change),
+            ground: self.ground(call, parent, change, &demoted),
             restore,
             reason,
             changed,

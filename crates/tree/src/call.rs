@@ -76,6 +76,15 @@ impl CallKind {
             Self::Backward(_) => Phase::Backward,
         }
     }
+
+    /// The forward whose backward this is.
+    #[inline]
+    pub(crate) const fn token(self) -> Option<TokenId> {
+        match self {
+            Self::Backward(token) => Some(token),
+            Self::Inference | Self::Forward => None,
+        }
+    }
 }
 
 /// The parameters of a call: inputs whose addresses are declared stable.

@@ -9,7 +9,7 @@ use crate::matching::fits;
 use crate::node::Node;
 use crate::reasons::EagerReason;
 use crate::tree::Tree;
-use crate::{InputIndex, NodeId, Slot, identity};
+use crate::{InputIndex, NodeId, Slot, SlotValue, identity};
 
 impl Tree {
     /// Decides what `call` does and changes nothing.
@@ -34,7 +34,7 @@ impl Tree {
             return Err(Error::UnknownToken { token });
         }
         match self.predicted_replay(call, live) {
-            Some((node, change)) => Ok(self.replay(node, change)),
+            Some((node, change)) => Ok(self.replay(call, node, change)),
             None => self.decide_anew(call, live),
         }
     }
@@ -49,7 +49,8 @@ impl Tree {
         let predicted = self.predicted?;
         let node = self.nodes.get(predicted)?;
         let entries = self.path.entries();
-        if !fits(node, call, |index| self.is_staged(node, index), entries, live) || self.gate.is_taken() {
+        let is_staged = |index, value: &SlotValue| self.is_staged_by_prediction(node, index, value);
+        if !fits(node, call, is_staged, entries, live) || self.gate.is_taken() {
             return None;
         }
         let change = match node.parent {
@@ -70,23 +71,36 @@ impl Tree {
         Some((predicted, change))
     }
 
-    /// Whether an input that is an output of the path is staged where `node` stands.
-    fn is_staged(&self, node: &Node, index: usize) -> bool {
-        let function = self.functions.get(node.function.index()).and_then(Option::as_ref);
-        node.parent.is_none() || function.is_some_and(|function| function.demoted.inputs.contains_at(index))
+    /// Whether a predicted recording stages this output of the path.
+    ///
+    /// A prediction may be taken before the inputs are validated, so it takes a staged one only after a look at
+    /// its value. At a root it takes none: the path is not over for a call that brings a value of it.
+    #[cold]
+    fn is_staged_by_prediction(&self, node: &Node, index: usize, value: &SlotValue) -> bool {
+        node.parent.is_some()
+            && self.is_demoted(node, index)
+            && self.path.contains(value, node.depth, &self.nodes)
+    }
+
+    /// Whether an input that is an output of the path is staged wherever `node`'s function is recorded.
+    fn is_demoted(&self, node: &Node, index: usize) -> bool {
+        let function = self.functions.get(node.function);
+        function.is_some_and(|function| function.demoted.inputs.contains_at(index))
     }
 
     /// The full decision, for a call that does not continue as it did last time.
     #[cold]
     fn decide_anew<L: Liveness + ?Sized>(&self, call: &Call<'_>, live: &L) -> Result<Decision, Error> {
         let function = self.registered(call.function)?;
-        self.validate_inputs(call)?;
+        let read = self.validate_inputs(call)?;
         if self.gate.is_taken() {
             return Ok(Decision::Eager(EagerReason::Busy));
         }
-        let needed = self.path.needed_len(&self.nodes, live);
+        // The call itself needs what it reads, even if the last handle is reported dropped already.
+        let needed = self.path.needed_len(&self.nodes, live).max(read);
         let kept = if self.is_step_requested() && !self.is_held_by_backwards() {
-            match self.kept_slot(call, live) {
+            // Nothing is recorded below a warm-up, so keeping one would hold back recording with it.
+            match self.kept_slot(call, live).filter(|_| !self.is_warm_up_at(needed)) {
                 Some(slot) => Some(slot),
                 None => {
                     return Ok(self.decide_at_root(
@@ -121,7 +135,7 @@ impl Tree {
             // tails too.
             let current = self.current();
             if let Some(node) = self.find(current, call, function, live) {
-                return self.replay(node, change(PathChange::Extends));
+                return self.replay(call, node, change(PathChange::Extends));
             }
             tail_change = PathChange::DropsUnneededTail;
         }
@@ -131,7 +145,7 @@ impl Tree {
         };
         let parent = Some(last_needed.node);
         if let Some(node) = self.find(parent, call, function, live) {
-            return self.replay(node, change(tail_change));
+            return self.replay(call, node, change(tail_change));
         }
         let limits = &self.options.limits;
         let is_longest = needed >= limits.path_length as usize;
@@ -141,11 +155,17 @@ impl Tree {
                 return self.decide_at_root(call, function, live, end);
             }
             if self.may_end_between_steps(call, live) {
-                let end = PathChange::LoopTurns(Box::new(self.path_end(call, live)));
+                let end = PathChange::LoopTurns(Box::new(self.loop_end(call, live)));
                 return self.decide_at_root(call, function, live, end);
             }
         }
         self.run_anew(call, function, live, parent, needed, change(tail_change))
+    }
+
+    /// Whether the last of the first `needed` nodes of the path is a warm-up run.
+    fn is_warm_up_at(&self, needed: usize) -> bool {
+        let last = self.path.entries().get(..needed).and_then(<[_]>::last);
+        last.and_then(|entry| self.nodes.get(entry.node)).is_some_and(Node::is_warm_up)
     }
 
     /// What the beginning of a step does to a path of which something needs the first `needed` nodes.
@@ -172,7 +192,7 @@ impl Tree {
         change: PathChange,
     ) -> Decision {
         match self.find(None, call, function, live) {
-            Some(node) => self.replay(node, change),
+            Some(node) => self.replay(call, node, change),
             None => self.run_anew(call, function, live, None, 0, change),
         }
     }
@@ -192,7 +212,8 @@ impl Tree {
             .filter_map(|id| Some((id, self.nodes.get(id)?)))
             .filter(|(_, node)| node.parent == parent)
             .find(|(_, node)| {
-                fits(node, call, |index| self.is_staged(node, index), self.path.entries(), live)
+                let is_staged = |index, _: &SlotValue| parent.is_none() || self.is_demoted(node, index);
+                fits(node, call, is_staged, self.path.entries(), live)
             })
             .map(|(id, _)| id)
     }
@@ -203,15 +224,31 @@ impl Tree {
         identity::of_call(parent, call, &demoted.inputs, params)
     }
 
-    pub(crate) fn ground(&self, call: &Call<'_>, parent: Option<NodeId>, change: PathChange) -> Ground {
-        let moment = self.moment(&change);
-        Ground { parent, change, moment, kind: call.kind, function: call.function }
+    /// Where a call that is no replay runs, when `demoted` is staged.
+    pub(crate) fn ground(
+        &self,
+        call: &Call<'_>,
+        parent: Option<NodeId>,
+        change: PathChange,
+        demoted: &Demoted,
+    ) -> Ground {
+        let staged =
+            managed_inputs(call).filter(|(index, _)| parent.is_some() && demoted.inputs.contains(*index));
+        Ground {
+            parent,
+            moment: self.moment(&change),
+            change,
+            kind: call.kind,
+            function: call.function,
+            param_set: call.params.map(|params| params.set),
+            staged: staged.map(|(index, value)| (index, value.slot)).collect(),
+        }
     }
 
     #[inline]
-    fn replay(&self, node: NodeId, change: PathChange) -> Decision {
+    fn replay(&self, call: &Call<'_>, node: NodeId, change: PathChange) -> Decision {
         let moment = self.moment(&change);
-        Decision::Replay(Replay { node, change, moment })
+        Decision::Replay(Replay { node, change, moment, token: call.kind.token() })
     }
 
     #[inline]
@@ -222,10 +259,11 @@ impl Tree {
         Moment { version: self.version, steps_answered }
     }
 
-    /// Every managed input must be a value that is on the path now.
-    fn validate_inputs(&self, call: &Call<'_>) -> Result<(), Error> {
-        for (input, given) in (0..).map(InputIndex::new).zip(call.inputs) {
-            let Source::Managed { value, .. } = given.source else { continue };
+    /// Every managed input must be a value that is on the path now. Returns up to where the call reads the
+    /// path, in nodes from the root.
+    fn validate_inputs(&self, call: &Call<'_>) -> Result<usize, Error> {
+        let mut read = 0;
+        for (input, value) in managed_inputs(call) {
             let slot = value.slot;
             let node = self.nodes.get(slot.node);
             let entry = node.and_then(|node| self.path.entry_of(slot.node, node.depth));
@@ -236,7 +274,16 @@ impl Tree {
             if !node.is_some_and(|node| node.tracked.contains(slot.index)) {
                 return Err(Error::NotASlot { input, slot: slot.index });
             }
+            read = read.max(node.map_or(0, |node| node.depth as usize + 1));
         }
-        Ok(())
+        Ok(read)
     }
+}
+
+/// The inputs that are outputs of the path, by their own account.
+pub(crate) fn managed_inputs<'a>(call: &'a Call<'_>) -> impl Iterator<Item = (InputIndex, SlotValue)> + 'a {
+    (0..).map(InputIndex::new).zip(call.inputs).filter_map(|(index, input)| match input.source {
+        Source::Managed { value, .. } => Some((index, value)),
+        Source::Staged | Source::Scalar => None,
+    })
 }

@@ -4,7 +4,7 @@ use crate::call::CallKind;
 use crate::node::{Expected, ExpectedParams};
 use crate::output::OldSlot;
 use crate::reasons::{Demotion, EagerReason, RecordReason, WarmUpReason};
-use crate::{FunctionId, InputIndex, NodeId, Slot, Step};
+use crate::{FunctionId, InputIndex, NodeId, ParamSetId, Slot, Step, TokenId};
 use std::sync::Arc;
 
 /// What one call does.
@@ -45,13 +45,15 @@ pub enum PathChange {
     Extends,
     /// Nothing needs the last nodes of the path any more: the call goes on from the last node that is needed.
     DropsUnneededTail,
-    /// Nothing on the path is needed any more: the call starts a new one.
+    /// Nothing on the path is needed any more, not even by this call: the call starts a new one, and none of
+    /// its inputs is an output of the old one.
     Over,
     /// A step begins, and this output is to be kept: the call goes on from the path as it is.
     Kept(Slot),
     /// A step begins although something on the path is live: it ends, with these effects.
     NewStep(Box<PathEnd>),
-    /// The path holds enough turns of a loop: it ends although something on it is live, with these effects.
+    /// The path holds enough turns of a loop: it ends although something on it is live, with these effects,
+    /// none of which makes anything stale.
     LoopTurns(Box<PathEnd>),
 }
 
@@ -75,7 +77,8 @@ pub struct PathEnd {
     /// The function whose call begins it.
     pub ended_by: FunctionId,
     /// Every slot that is still live, and what becomes of it. A slot whose last handle is moved into the call
-    /// is not among them: it dies with the call.
+    /// is not among them: it dies with the call. An input that the caller keeps is among them; where no step
+    /// begins ([`PathChange::LoopTurns`]) it is copied out whatever its rule, so that nothing is lost.
     pub slots: Vec<OldSlot>,
     /// The inputs of the call that are outputs of the ending path. They are staged for this call, and must
     /// have been read before anything is written where the path was.
@@ -99,6 +102,9 @@ pub(crate) struct Ground {
     pub(crate) moment: Moment,
     pub(crate) kind: CallKind,
     pub(crate) function: FunctionId,
+    pub(crate) param_set: Option<ParamSetId>,
+    /// The inputs that are outputs of the path and are staged all the same, and which outputs they are.
+    pub(crate) staged: Vec<(InputIndex, Slot)>,
 }
 
 /// The decision to replay a node.
@@ -107,6 +113,8 @@ pub struct Replay {
     pub(crate) node: NodeId,
     pub(crate) change: PathChange,
     pub(crate) moment: Moment,
+    /// The token of a backward.
+    pub(crate) token: Option<TokenId>,
 }
 
 impl Replay {

@@ -1,6 +1,7 @@
 //! When a path may end although something on it is live, and what that does to it.
 
 use crate::call::{Call, Source};
+use crate::decide::managed_inputs;
 use crate::decision::PathEnd;
 use crate::limits::PendingRule;
 use crate::liveness::Liveness;
@@ -8,7 +9,7 @@ use crate::node::Node;
 use crate::output::{Fate, OldOutput, OldSlot};
 use crate::path::PathEntry;
 use crate::tree::Tree;
-use crate::{InputIndex, Slot, SlotValue, Step};
+use crate::{Slot, SlotValue, Step};
 
 impl Tree {
     /// Whether the rule for pending backwards forbids a step to begin.
@@ -18,10 +19,9 @@ impl Tree {
 
     /// The first live output that is to be kept at a new step.
     pub(crate) fn kept_slot<L: Liveness + ?Sized>(&self, call: &Call<'_>, live: &L) -> Option<Slot> {
-        let left = self.left_behind(call, live);
-        left.filter(|(_, node, value)| node.rule_for(value.slot.index) == OldOutput::Keep)
-            .map(|(_, _, value)| value.slot)
-            .next()
+        let needs = self.needs();
+        let mut left = self.left_behind(call, live);
+        left.find(|(_, _, value)| needs.of(*value).rule == OldOutput::Keep).map(|(_, _, value)| value.slot)
     }
 
     /// How often the call's function, with the same parameters, is among the first `needed` nodes of the
@@ -32,34 +32,46 @@ impl Tree {
         on_path
             .filter_map(|entry| self.nodes.get(entry.node))
             .filter(|node| node.function == call.function && node.phase == call.kind.phase())
-            .filter(|node| node.params.as_ref().map(|params| params.set) == set)
+            .filter(|node| node.param_set() == set)
             .count()
     }
 
     /// Whether the path may end without a step being asked for: no backward is pending on it, and every live
     /// output either goes into the call or may be copied out.
     pub(crate) fn may_end_between_steps<L: Liveness + ?Sized>(&self, call: &Call<'_>, live: &L) -> bool {
+        let needs = self.needs();
+        let is_input = |value| managed_inputs(call).any(|(_, input)| input == value);
         let mut left = self.left_behind(call, live);
         self.path.pending() == 0
-            && left.all(|(_, node, value)| node.rule_for(value.slot.index) != OldOutput::Error)
+            && left.all(|(_, _, value)| is_input(value) || needs.of(value).rule != OldOutput::Error)
+    }
+
+    /// The effects of ending the path between steps, where [`may_end_between_steps`](Self::may_end_between_steps)
+    /// allows it. An input that the caller keeps cannot be made stale there: no step told the caller so.
+    pub(crate) fn loop_end<L: Liveness + ?Sized>(&self, call: &Call<'_>, live: &L) -> PathEnd {
+        let mut end = self.path_end(call, live);
+        for old in &mut end.slots {
+            if old.fate == Fate::Invalidate {
+                old.fate = Fate::CopyOut;
+            }
+        }
+        end
     }
 
     /// The effects of ending the path now.
     pub(crate) fn path_end<L: Liveness + ?Sized>(&self, call: &Call<'_>, live: &L) -> PathEnd {
-        let left = self.left_behind(call, live);
-        let slots = left.map(|(entry, node, value)| OldSlot {
+        let needs = self.needs();
+        let slots = self.left_behind(call, live).map(|(entry, node, value)| OldSlot {
             value,
             producer: node.function,
             made_in: entry.step,
-            fate: fate(entry, node, value),
+            fate: needs.of(value).fate(),
         });
-        let inputs = (0..).map(InputIndex::new).zip(call.inputs);
-        let carried = inputs.filter(|(_, input)| matches!(input.source, Source::Managed { .. }));
         PathEnd {
             step: Step::new(self.step.get() + 1),
             ended_by: call.function,
             slots: slots.collect(),
-            carried: carried.map(|(index, _)| index).collect(),
+            carried: managed_inputs(call).map(|(index, _)| index).collect(),
         }
     }
 
@@ -75,15 +87,5 @@ impl Tree {
                 Source::Staged | Source::Scalar => false,
             })
         })
-    }
-}
-
-fn fate(entry: &PathEntry, node: &Node, value: SlotValue) -> Fate {
-    let index = value.slot.index;
-    let saved = node.outputs.get(index.get() as usize).is_some_and(|output| output.saved);
-    match (entry.token, node.rule_for(index)) {
-        (Some(token), _) if saved => Fate::CopyOutForBackward(token),
-        (_, OldOutput::Error) => Fate::Invalidate,
-        (_, OldOutput::CopyOut | OldOutput::Keep) => Fate::CopyOut,
     }
 }

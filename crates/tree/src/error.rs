@@ -1,6 +1,6 @@
 //! Errors: every one of them leaves the tree as it was.
 
-use crate::{Epoch, FunctionId, InputIndex, NodeId, SlotIndex, TokenId};
+use crate::{Epoch, FunctionId, InputIndex, NodeId, Phase, SlotIndex, TokenId};
 use thiserror::Error;
 
 /// What was wrong with a request to a [`Tree`](crate::Tree). The tree is as it was before the request.
@@ -66,6 +66,28 @@ pub enum Error {
         recorded: FunctionId,
         /// The function of the call.
         called: FunctionId,
+    },
+    /// The call is not of the kind that was decided, or that the node records.
+    #[error("the call is {called:?}, and {expected:?} was expected")]
+    WrongKind {
+        /// The kind that was decided, or that the node records.
+        expected: Phase,
+        /// The kind of the call.
+        called: Phase,
+    },
+    /// The call is a backward of another forward than the one that was decided.
+    #[error("the call consumes token {called:?}, and {decided:?} was decided")]
+    WrongToken {
+        /// The token of the decided call.
+        decided: TokenId,
+        /// The token of the call.
+        called: TokenId,
+    },
+    /// The node is a warm-up run, which has nothing that could be replayed.
+    #[error("node {node:?} is a warm-up run, which cannot be replayed")]
+    NotARecording {
+        /// The node.
+        node: NodeId,
     },
     /// An output is declared as an alias of something that it cannot be an alias of.
     #[error("output {output} is declared an alias of something without storage")]

@@ -28,7 +28,8 @@ impl Tree {
     }
 
     /// Removes a function with all its recordings and all below them, and returns those. Its name is not used
-    /// again.
+    /// again, and nothing else of it is left: notices of it that nobody has taken are gone too. It looks at
+    /// every node once.
     ///
     /// # Errors
     ///
@@ -47,24 +48,29 @@ impl Tree {
             return Err(Error::InUse { node });
         }
         let gone = nodes.into_iter().flat_map(|node| self.remove_subtree(node)).collect();
-        if let Some(registered) = self.functions.get_mut(function.index()) {
-            *registered = None;
-        }
+        self.functions.remove(function);
         self.index.remove_place(None, function);
+        for (id, node) in &mut self.nodes {
+            if node.child_functions.contains(&function) {
+                node.child_functions.retain(|child| *child != function);
+                self.index.remove_place(Some(id), function);
+            }
+        }
         self.notices.forget(function);
         Ok(gone)
     }
 
     /// Removes every node, ends the path, and forgets every token and everything learnt about the functions,
     /// which stay registered. Returns the nodes, so that the layers above can free what belongs to them;
-    /// handles of their outputs are stale from now on. Work in progress can no longer be finished.
+    /// handles of their outputs are stale from now on. Work in progress can no longer be finished. The number
+    /// of the step stays what it is, so that steps are never counted twice.
     pub fn reset(&mut self) -> Vec<NodeId> {
         let gone = self.nodes.drain().map(|(id, _)| id).collect();
         self.path.cut(0).for_each(drop);
         self.index = crate::index::Index::default();
         self.params.clear();
         self.tokens.clear();
-        for function in self.functions.iter_mut().flatten() {
+        for function in self.functions.iter_mut() {
             *function = Function::new(function.spec.clone());
         }
         (self.last, self.predicted) = (None, None);
@@ -204,5 +210,62 @@ impl Tree {
             }
         }
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        Call, Decision, EagerReason, FunctionId, FunctionSpec, LiveTable, Node, NodeId, TokenId, Tree,
+    };
+
+    /// Runs a forward without outputs and returns its token.
+    fn run(tree: &mut Tree, function: FunctionId) -> TokenId {
+        let (call, live) = (Call::forward(function, &[]), LiveTable::new());
+        let ran = match tree.decide(&call, &live).unwrap() {
+            Decision::WarmUp(plan) => {
+                let warm_up = tree.begin_warm_up(*plan).unwrap();
+                tree.finish_warm_up(warm_up, Vec::new(), true).unwrap()
+            }
+            Decision::Record(plan) => {
+                let recording = tree.begin_recording(*plan, &live).unwrap();
+                tree.finish_recording(recording, Vec::new(), &live).unwrap()
+            }
+            Decision::Replay(replay) => tree.replayed(replay, &call).unwrap(),
+            Decision::Eager(reason) => panic!("{reason}"),
+        };
+        ran.token.unwrap()
+    }
+
+    /// Runs it until it is replayed, and returns the node.
+    fn settle(tree: &mut Tree, function: FunctionId) -> NodeId {
+        for _ in 0..3 {
+            let token = run(tree, function);
+            assert!(tree.discard_backward(token));
+        }
+        tree.current().unwrap()
+    }
+
+    #[test]
+    fn functions_that_come_and_go_leave_nothing_behind() {
+        let mut tree = Tree::default();
+        let lasting = tree.add_function(FunctionSpec::new("lasting"));
+        let root = settle(&mut tree, lasting);
+        let mut sizes = Vec::new();
+        for _ in 0..100 {
+            let passing = tree.add_function(FunctionSpec::new("passing"));
+            let _token =
+                tree.ran_eagerly(&Call::inference(passing, &[]), &EagerReason::KeyNotListed).unwrap();
+            let token = run(&mut tree, lasting);
+            let below = settle(&mut tree, passing);
+            assert_eq!(tree.node(below).and_then(Node::parent), Some(root));
+            assert!(tree.discard_backward(token));
+            let token = run(&mut tree, lasting);
+            assert!(tree.discard_backward(token));
+            assert!(!tree.remove_function(passing, &LiveTable::new()).unwrap().is_empty());
+            let children = tree.nodes[root].child_functions.len();
+            sizes.push((tree.index.sizes(), children, tree.functions.len(), tree.notices.len()));
+        }
+        assert!(sizes.iter().all(|size| *size == sizes[0]), "{sizes:?}");
     }
 }

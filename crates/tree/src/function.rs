@@ -4,9 +4,10 @@ use crate::call::{Call, Params, Source};
 use crate::decay::DecayingCount;
 use crate::output::OldOutput;
 use crate::reasons::Demotion;
-use crate::{InputIndex, NodeId, ParamIndex};
+use crate::{FunctionId, InputIndex, NodeId, ParamIndex};
 use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 /// What is fixed when a function is registered.
@@ -67,6 +68,67 @@ impl FunctionSpec {
             let scalars = call.inputs.iter().filter(|input| input.source == Source::Scalar);
             keys.contains(&scalars.map(|input| input.signature.get()).collect::<Vec<_>>())
         })
+    }
+}
+
+/// The registered functions. A removed one leaves nothing behind, not even its number.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Functions {
+    known: HashMap<FunctionId, Function, BuildHasherDefault<NumberHasher>>,
+    next: u32,
+}
+
+impl Functions {
+    pub(crate) fn add(&mut self, spec: FunctionSpec) -> FunctionId {
+        let id = FunctionId::new(self.next);
+        self.next = self.next.saturating_add(1);
+        self.known.insert(id, Function::new(spec));
+        id
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: FunctionId) -> Option<&Function> {
+        self.known.get(&id)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: FunctionId) -> Option<&mut Function> {
+        self.known.get_mut(&id)
+    }
+
+    pub(crate) fn remove(&mut self, id: FunctionId) {
+        self.known.remove(&id);
+        if self.known.len() < self.known.capacity() / 4 {
+            self.known.shrink_to_fit();
+        }
+    }
+
+    /// How many there are, for tests of leaks.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Function> {
+        self.known.values_mut()
+    }
+}
+
+/// Spreads the numbers of functions, which nobody outside chooses, over all bits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NumberHasher(u64);
+
+impl Hasher for NumberHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.0 = (self.0.rotate_left(32) ^ u64::from(number)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }
 }
 

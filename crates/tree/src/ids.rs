@@ -59,12 +59,14 @@ number! {
     Epoch(u64), "e"
 }
 number! {
-    /// What lies between two starts at a root, counted from zero.
+    /// What lies between two starts at a root. The first call that runs in the pool begins step one; step zero
+    /// is what was before.
     Step(u64), "s"
 }
 number! {
     /// What must be equal for a recording to fit an input: dtype, shape and strides of a tensor, or the value
-    /// of a scalar, folded into one word by the caller. Two inputs that differ must not share a signature.
+    /// of a scalar, folded into one word by the caller, for instance by hashing all of them with
+    /// [`DefaultHasher`](std::hash::DefaultHasher). Two inputs that differ must not share a signature.
     Signature(u64), "sig"
 }
 number! {
@@ -97,13 +99,6 @@ impl Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#x}", self.0)
-    }
-}
-
-impl FunctionId {
-    /// The position of the function in a table.
-    pub(crate) fn index(self) -> usize {
-        self.0 as usize
     }
 }
 

@@ -16,6 +16,7 @@ mod index;
 mod limits;
 mod liveness;
 mod matching;
+mod need;
 mod node;
 mod notice;
 mod outline;

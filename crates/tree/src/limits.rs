@@ -9,7 +9,11 @@ pub struct Limits {
     /// How often one function may occur on a path before its next call starts again at a root, provided that
     /// nothing else on the path is needed. It bounds the recordings of a loop that feeds itself, `state =
     /// f(state)`, where every turn would otherwise be one node deeper; the price is one staged copy of the
-    /// state per turn of this many.
+    /// state per turn of this many. A loop that borrows its state, `state = f(&state)`, pays a second copy for
+    /// it: the old state is copied out, because its owner may go on reading it.
+    ///
+    /// After as many calls of warm functions below one warm-up that is still needed the tree notes that it
+    /// holds them back ([`Notice::HeldByWarmUp`](crate::Notice::HeldByWarmUp)).
     pub loop_length: u32,
     /// Recordings of one function below one node, or as roots. One more evicts the one that was used least
     /// recently.

@@ -6,19 +6,20 @@ use crate::liveness::{DeadMask, Liveness};
 use crate::node::{Expected, ExpectedParams, Node, Role};
 use crate::path::PathEntry;
 use crate::reasons::Mismatch;
-use crate::{InputIndex, NodeId, ParamIndex, Slot, SlotIndex};
+use crate::{InputIndex, NodeId, ParamIndex, Slot, SlotIndex, SlotValue};
 
 /// Whether every expectation of `node` holds for `call`: [`mismatch`] finds nothing, in one pass.
 ///
 /// `entries` is the path up to the node's parent at least. Nothing here depends on the length of the path:
 /// managed inputs are compared by identity, and the parent's own demands are not checked again.
 ///
-/// `is_staged` says of an input that it is staged although it is managed; few calls come to ask.
+/// `is_staged` says of an input, by its place and value, that it is staged although it is managed; few calls
+/// come to ask.
 #[inline(always)]
 pub(crate) fn fits<L: Liveness + ?Sized>(
     node: &Node,
     call: &Call<'_>,
-    is_staged: impl Fn(usize) -> bool,
+    is_staged: impl Fn(usize, &SlotValue) -> bool,
     entries: &[PathEntry],
     live: &L,
 ) -> bool {
@@ -37,9 +38,9 @@ pub(crate) fn fits<L: Liveness + ?Sized>(
                 Role::Managed { slot, depth, dies } => {
                     let current =
                         entries.get(*depth as usize).is_some_and(|entry| entry.epoch == value.epoch);
-                    current && *slot == value.slot && *given_up >= *dies
+                    current && *slot == value.slot && (*given_up >= *dies || gives_up(call, *slot))
                 }
-                Role::Staged(_) => is_staged(index),
+                Role::Staged(_) => is_staged(index, value),
                 Role::Scalar => false,
             },
         };
@@ -83,7 +84,7 @@ pub(crate) fn mismatch<L: Liveness + ?Sized>(
     let found = check(node, call, staged, entries, live).err();
     debug_assert_eq!(
         found.is_none(),
-        fits(node, call, |index| node.parent.is_none() || staged.contains_at(index), entries, live),
+        fits(node, call, |index, _| node.parent.is_none() || staged.contains_at(index), entries, live),
         "{found:?}"
     );
     found
@@ -132,9 +133,9 @@ fn check<L: Liveness + ?Sized>(
     if !params_fit(node.params.as_ref(), call.params.as_ref()) {
         check_params(node.params.as_ref(), call.params.as_ref())?;
     }
-    for (input, (expected, given)) in pairs() {
-        if let Role::Managed { dies: true, .. } = expected.role
-            && !matches!(given.source, Source::Managed { given_up: true, .. })
+    for (input, (expected, _)) in pairs() {
+        if let Role::Managed { slot, dies: true, .. } = expected.role
+            && !gives_up(call, slot)
         {
             return Err(Mismatch::InputStillHeld { input });
         }
@@ -187,6 +188,13 @@ fn still_live(demand: &DeadMask, bits: u64) -> Result<(), Mismatch> {
         .map_or(Ok(()), |index| Err(Mismatch::StillLive { slot: Slot { node: demand.node, index } }))
 }
 
+/// Whether any input of `call` moves the last handle of this slot into it: two inputs may be one value, and
+/// one of them gives it up for both.
+#[cold]
+fn gives_up(call: &Call<'_>, slot: Slot) -> bool {
+    given_up_bits(call, slot.node, slot.index.word()) & slot.index.bit() != 0
+}
+
 /// The slots of one liveness word whose last handle is moved into `call`.
 fn given_up_bits(call: &Call<'_>, node: NodeId, word: u32) -> u64 {
     let given_up = call.inputs.iter().filter_map(|input| match input.source {
@@ -223,7 +231,7 @@ pub(crate) fn changed_inputs(expected: &[Expected], call: &Call<'_>) -> Vec<Inpu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Epoch, FunctionId, Input, Signature, SlotValue};
+    use crate::{Epoch, FunctionId, Input, Signature};
     use slotmap::SlotMap;
 
     #[test]

@@ -99,6 +99,8 @@ pub struct Node {
     pub(crate) epoch: Epoch,
     pub(crate) inputs: Box<[Expected]>,
     pub(crate) params: Option<ExpectedParams>,
+    /// The parameter set of the call that made the node, which is all that a warm-up run knows of it.
+    pub(crate) warm_up_params: Option<ParamSetId>,
     pub(crate) dead_before: Box<[DeadMask]>,
     pub(crate) dead_after: Box<[DeadMask]>,
     pub(crate) outputs: Box<[Output]>,
@@ -155,7 +157,8 @@ impl Node {
         self.reason.is_none()
     }
 
-    /// What the recording expects of each input; empty for a warm-up run.
+    /// What the recording expects of each input. For a warm-up run, how that used each; what died there is not
+    /// said.
     #[must_use]
     pub fn inputs(&self) -> &[Expected] {
         &self.inputs
@@ -212,6 +215,11 @@ impl Node {
     #[must_use]
     pub fn last_used(&self) -> u64 {
         self.last_used
+    }
+
+    /// The parameter set with which the node ran last.
+    pub(crate) fn param_set(&self) -> Option<ParamSetId> {
+        self.params.as_ref().map_or(self.warm_up_params, |params| Some(params.set))
     }
 
     /// What becomes of output `index` at a new step.

@@ -25,6 +25,16 @@ pub enum Notice {
         /// The number of backwards that are pending on the path.
         pending: usize,
     },
+    /// The function is warm but keeps warming up, because something of a warm-up above it is needed and
+    /// nothing is recorded below a warm-up. The next step ends that, and so does whoever drops the value or
+    /// runs or discards the backward.
+    #[error("{function} warms up at every call, because something that {holder} left behind is still needed")]
+    HeldByWarmUp {
+        /// The function.
+        function: FunctionId,
+        /// The function whose warm-up is still needed.
+        holder: FunctionId,
+    },
     /// The function ran eagerly, for this reason.
     #[error("{function} ran eagerly: {reason}")]
     RanEagerly {
@@ -33,6 +43,19 @@ pub enum Notice {
         /// The first reason of its kind.
         reason: EagerReason,
     },
+}
+
+impl Notice {
+    fn topic(&self) -> (FunctionId, Topic) {
+        match self {
+            Self::ManySignatures { function, .. } => (*function, Topic::ManySignatures),
+            Self::PendingBackwards { function, .. } => (*function, Topic::PendingBackwards),
+            Self::HeldByWarmUp { function, .. } => (*function, Topic::HeldByWarmUp),
+            Self::RanEagerly { function, reason } => {
+                (*function, Topic::RanEagerly(std::mem::discriminant(reason)))
+            }
+        }
+    }
 }
 
 /// Collects notices and drops those that were made before.
@@ -47,19 +70,13 @@ pub(crate) struct Notices {
 enum Topic {
     ManySignatures,
     PendingBackwards,
+    HeldByWarmUp,
     RanEagerly(std::mem::Discriminant<EagerReason>),
 }
 
 impl Notices {
     pub(crate) fn add(&mut self, notice: Notice) {
-        let about = match &notice {
-            Notice::ManySignatures { function, .. } => (*function, Topic::ManySignatures),
-            Notice::PendingBackwards { function, .. } => (*function, Topic::PendingBackwards),
-            Notice::RanEagerly { function, reason } => {
-                (*function, Topic::RanEagerly(std::mem::discriminant(reason)))
-            }
-        };
-        if self.made.insert(about) {
+        if self.made.insert(notice.topic()) {
             self.fresh.push(notice);
         }
     }
@@ -68,9 +85,16 @@ impl Notices {
         std::mem::take(&mut self.fresh)
     }
 
-    /// Lets notices about a function be made again.
+    /// Drops what there is to say of a function, and lets it be said again.
     pub(crate) fn forget(&mut self, function: FunctionId) {
         self.made.retain(|(about, _)| *about != function);
+        self.fresh.retain(|notice| notice.topic().0 != function);
+    }
+
+    /// How many wait to be taken, and how many are not made again, for tests of leaks.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> (usize, usize) {
+        (self.fresh.len(), self.made.len())
     }
 }
 

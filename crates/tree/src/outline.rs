@@ -7,9 +7,14 @@ use crate::{InputIndex, NodeId, Phase};
 use std::collections::HashMap;
 use std::fmt::{self, Write};
 
+/// Deeper nodes are no further indented but say their depth: lines as long as the path is deep would make the
+/// text grow with the square of the depth.
+const DEEPEST_INDENTED: u32 = 32;
+
 impl Tree {
     /// The tree as text: a head line, then one line per node in the order in which they were made, each
-    /// indented below its parent. A star marks the nodes of the current path.
+    /// indented below its parent, and with its depth as a number beyond 32. A star marks the nodes of the
+    /// current path.
     #[must_use]
     pub fn outline(&self) -> String {
         let mut text = String::new();
@@ -43,9 +48,13 @@ impl Tree {
         let mut stack = below.remove(&None).unwrap_or_default();
         while let Some(id) = stack.pop() {
             let Some(node) = self.nodes.get(id) else { continue };
-            let indent = 2 * node.depth as usize + 2;
+            let indent = 2 * (node.depth.min(DEEPEST_INDENTED) as usize) + 2;
+            write!(out, "{:indent$}", "")?;
+            if node.depth > DEEPEST_INDENTED {
+                write!(out, "[depth {}] ", node.depth)?;
+            }
             let mark = if self.is_on_path(id) { "* " } else { "" };
-            writeln!(out, "{:indent$}{mark}{}", "", self.label(node))?;
+            writeln!(out, "{mark}{}", self.label(node))?;
             stack.extend(below.remove(&Some(id)).unwrap_or_default());
         }
         Ok(())
@@ -135,5 +144,29 @@ fn phase_word(phase: Phase) -> &'static str {
         Phase::Inference => "inference",
         Phase::Forward => "forward",
         Phase::Backward => "backward",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Call, Decision, FunctionSpec, LiveTable, Output, Tree};
+
+    #[test]
+    fn a_node_of_any_depth_has_a_short_line() {
+        let mut tree = Tree::default();
+        let call = Call::inference(tree.add_function(FunctionSpec::new("f")), &[]);
+        let Ok(Decision::WarmUp(plan)) = tree.decide(&call, &LiveTable::new()) else { panic!() };
+        let warm_up = tree.begin_warm_up(*plan).unwrap();
+        let ran = tree.finish_warm_up(warm_up, vec![Output::fresh()], true).unwrap();
+        let mut line = |depth| {
+            tree.nodes[ran.node].depth = depth;
+            tree.outline().lines().last().unwrap().to_owned()
+        };
+        assert_eq!(line(0), "  * n1 f [inference], 1 out, warm-up");
+        let at_limit = " ".repeat(66);
+        assert_eq!(line(32), format!("{at_limit}n1 f [inference], 1 out, warm-up"));
+        for depth in [33, u32::from(u16::MAX), u32::MAX] {
+            assert_eq!(line(depth), format!("{at_limit}[depth {depth}] n1 f [inference], 1 out, warm-up"));
+        }
     }
 }

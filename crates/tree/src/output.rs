@@ -4,7 +4,9 @@ use crate::{InputIndex, SlotIndex, SlotValue};
 use smallvec::SmallVec;
 
 /// What becomes of an output that is still live when a new step ends its path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+///
+/// The rules are ordered: of all outputs that share one storage, aliases included, the greatest rule holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OldOutput {
     /// Its handles become stale: reading it is an error from then on.
     #[default]
@@ -13,6 +15,10 @@ pub enum OldOutput {
     CopyOut,
     /// It is still needed: its path goes on, and what runs next is recorded so that it leaves the output
     /// alone. Once the path has grown to a limit the output is copied out instead, so that the path can end.
+    ///
+    /// So it is at once where a warm-up is the last thing on the path that is needed, be the output its own or
+    /// that of a recording before it: nothing is recorded below a warm-up, whose addresses are not stable, so
+    /// keeping it would hold back recording for as long as the output lives.
     Keep,
 }
 
@@ -23,8 +29,9 @@ pub struct Output {
     pub kind: OutputKind,
     /// What becomes of the output at a new step; none means as the function says.
     pub old: Option<OldOutput>,
-    /// Whether the output is saved for the backward: at a new step it is copied out while its token is
-    /// pending, even where it would otherwise become stale.
+    /// Whether the output is saved for the backward: at a new step its storage is copied out while the token of
+    /// this call is pending, even where it would otherwise become stale. A forward that saves its own input
+    /// says so of an output that is an alias of the input.
     pub saved: bool,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::liveness::Liveness;
 use crate::node::Node;
-use crate::{Epoch, NodeId, Slot, SlotIndex, SlotValue, Step, TokenId};
+use crate::{Epoch, InputIndex, NodeId, Slot, SlotIndex, SlotValue, Step, TokenId};
 use slotmap::SlotMap;
 
 /// How the last call on the path ran.
@@ -38,6 +38,8 @@ pub(crate) struct Path {
     state: PathState,
     /// How many entries have a token.
     pending: usize,
+    /// Outputs of the path of which a run on it read a copy: the run's depth, its input, and the output.
+    staged: Vec<(u32, InputIndex, Slot)>,
 }
 
 impl Path {
@@ -67,6 +69,15 @@ impl Path {
     #[inline]
     pub(crate) fn entry_of(&self, node: NodeId, depth: u32) -> Option<&PathEntry> {
         self.entries.get(depth as usize).filter(|entry| entry.node == node)
+    }
+
+    /// Whether `value` was written by one of the first `len` runs of the path, and its slot owns storage.
+    pub(crate) fn contains(&self, value: &SlotValue, len: u32, nodes: &SlotMap<NodeId, Node>) -> bool {
+        nodes.get(value.slot.node).is_some_and(|node| {
+            node.depth < len
+                && node.tracked.contains(value.slot.index)
+                && self.entry_of(value.slot.node, node.depth).is_some_and(|entry| entry.epoch == value.epoch)
+        })
     }
 
     /// Whether no entry from `from` on has a live slot or a token.
@@ -118,6 +129,7 @@ impl Path {
         if len == 0 {
             self.state = PathState::None;
         }
+        self.staged.retain(|(depth, ..)| (*depth as usize) < len);
         self.entries.drain(len.min(self.entries.len())..)
     }
 
@@ -127,6 +139,17 @@ impl Path {
         self.pending += usize::from(entry.token.is_some());
         self.entries.push(entry);
         self.state = state;
+    }
+
+    /// Notes that the run at `depth` read a copy of this output of the path.
+    pub(crate) fn note_staged(&mut self, depth: u32, input: InputIndex, from: Slot) {
+        self.staged.push((depth, input, from));
+    }
+
+    /// The output of the path of which the run at `depth` read a copy as this input.
+    pub(crate) fn staged_from(&self, depth: u32, input: InputIndex) -> Option<Slot> {
+        let found = self.staged.iter().find(|(at, index, _)| (*at, *index) == (depth, input));
+        found.map(|(_, _, from)| *from)
     }
 
     /// Takes the token off the run at `depth`, if that run is still this one.

@@ -142,8 +142,10 @@ pub enum WarmUpReason {
     /// The function has not warmed up with these signatures.
     #[error("not warmed up with these signatures")]
     Cold,
-    /// The path is a warm-up with live outputs: their addresses are not stable, so nothing can be recorded
-    /// below it.
+    /// The path is a warm-up with live outputs or a pending backward: its addresses are not stable, so nothing
+    /// can be recorded below it. That lasts until the outputs have died and the backward has run or was
+    /// discarded, or until the next step, whichever comes first; without either it lasts for ever, and a
+    /// notice says so.
     #[error("an output of a warm-up is still in use, and nothing is recorded below a warm-up")]
     BelowWarmUp {
         /// The last warm-up run that still holds the path.
@@ -191,19 +193,29 @@ pub enum EagerReason {
         limit: u32,
     },
     /// The function was recorded again too often in this place, lately.
-    #[error("recorded again too often in this place; the next try is {calls} calls away: {mismatch}")]
+    #[error("recorded again too often in this place; {}: {mismatch}", next_try(*.calls))]
     Rerecorded {
-        /// How many more calls of the function it takes until one may be recorded.
+        /// How many more calls of the function it takes until one may be recorded; `u64::MAX` if none ever
+        /// may, because the limit is zero or the count does not decay.
         calls: u64,
         /// What kept the closest recording from fitting.
         mismatch: Mismatch,
     },
     /// Recordings of the function failed too often, lately.
-    #[error("its recordings failed too often; the next try is {calls} calls away")]
+    #[error("its recordings failed too often; {}", next_try(*.calls))]
     RecordingsFail {
-        /// How many more calls of the function it takes until one may be recorded.
+        /// How many more calls of the function it takes until one may be recorded; `u64::MAX` if none ever
+        /// may, because the limit is zero or the count does not decay.
         calls: u64,
     },
+}
+
+fn next_try(calls: u64) -> String {
+    if calls == u64::MAX {
+        "it is never tried again".to_owned()
+    } else {
+        format!("the next try is {calls} calls away")
+    }
 }
 
 /// A demotion: an input that is staged from now on because it was another one too often.

@@ -84,6 +84,7 @@ impl Tree {
         let kept = self.kept_len(&ground);
         let leaving = self.path.entries().get(kept..).unwrap_or_default().to_vec();
         let mut ran = self.advance(id, ground.kind, ground.moment, PathState::Recording);
+        self.note_staged(id, &ground.staged);
         ran.evicted = self.make_room(id, &leaving, live);
         Ok(ran)
     }
@@ -119,7 +120,7 @@ impl Tree {
         demotions: Vec<Demotion>,
     ) {
         let limits = self.options.limits;
-        let Some(function) = self.functions.get_mut(ground.function.index()).and_then(Option::as_mut) else {
+        let Some(function) = self.functions.get_mut(ground.function) else {
             return;
         };
         if matches!(reason, RecordReason::NoneFits { .. }) && changed.is_empty() {
@@ -145,6 +146,7 @@ impl Tree {
             epoch: Epoch::default(),
             inputs: Box::default(),
             params: None,
+            warm_up_params: ground.param_set,
             dead_before: Box::default(),
             dead_after: Box::default(),
             tracked: TrackedSlots::of(&outputs),

@@ -1,15 +1,15 @@
 //! Transitions: each reports that something was done. One that returns an error leaves the tree as it was.
 
-use crate::call::{Call, CallKind};
+use crate::call::{Call, CallKind, Source};
 use crate::decision::{Ground, Moment, PathChange, Replay};
 use crate::error::Error;
 use crate::limits::PendingRule;
-use crate::node::Node;
+use crate::node::{Node, Role};
 use crate::notice::Notice;
 use crate::path::{PathEntry, PathState};
 use crate::reasons::EagerReason;
 use crate::tree::Tree;
-use crate::{Epoch, FunctionId, NodeId, Step, TokenId};
+use crate::{Epoch, FunctionId, InputIndex, NodeId, Phase, Slot, Step, TokenId};
 
 /// A call that has run inside the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,34 +41,51 @@ impl Tree {
     ///
     /// Precondition: the path has not moved since `replay` was decided, for this `call`, and nothing is in
     /// progress. Effect: the node is current, its slots hold values of a new epoch, and the call's token is
-    /// made or consumed.
+    /// made or consumed. Liveness is not looked at: what the call gave up has to be dead before the next
+    /// decision, and no sooner.
     ///
     /// # Errors
     ///
-    /// [`Error::StaleDecision`], [`Error::Busy`], [`Error::UnknownNode`], [`Error::WrongFunction`]; the tree
-    /// is as it was.
+    /// [`Error::StaleDecision`], [`Error::Busy`], [`Error::UnknownNode`]; [`Error::WrongFunction`],
+    /// [`Error::WrongKind`] and [`Error::WrongToken`] if the call is not the decided one. The tree is as it was.
     pub fn replayed(&mut self, replay: Replay, call: &Call<'_>) -> Result<Ran, Error> {
         self.check_current(replay.moment)?;
         self.check_idle()?;
         let node = self.nodes.get(replay.node).ok_or(Error::UnknownNode { node: replay.node })?;
         check_function(replay.node, node, call)?;
+        check_kind(node.phase, call)?;
+        if let (Some(decided), Some(called)) = (replay.token, call.kind.token())
+            && decided != called
+        {
+            return Err(Error::WrongToken { decided, called });
+        }
         Ok(self.commit_replay(replay.node, call, replay.moment))
     }
 
     /// Reports a replay that was not decided here but by checks compiled from the node's own expectations.
     ///
     /// Precondition: the node's parent is on the path and nothing after the parent is needed, or the node is
-    /// a root and nothing on the path is needed; every expectation of the node holds for `call`. The tree
-    /// checks the parent and takes the caller's word for the rest. Effect: as [`replayed`](Self::replayed).
+    /// a root and nothing on the path is needed; no step is asked for that the call would have to begin; every
+    /// expectation of the node holds for `call`. The tree checks the parent, the function, the kind of the call
+    /// and its token, and takes the caller's word for the rest. Effect: as [`replayed`](Self::replayed).
     ///
     /// # Errors
     ///
-    /// [`Error::UnknownNode`], [`Error::WrongFunction`], [`Error::DoesNotFollow`], [`Error::Busy`]; the tree
-    /// is as it was.
+    /// [`Error::UnknownNode`], [`Error::NotARecording`], [`Error::WrongFunction`], [`Error::WrongKind`],
+    /// [`Error::UnknownToken`], [`Error::DoesNotFollow`], [`Error::Busy`]; the tree is as it was.
     #[inline]
     pub fn follow(&mut self, node: NodeId, call: &Call<'_>) -> Result<Ran, Error> {
         let known = self.nodes.get(node).ok_or(Error::UnknownNode { node })?;
+        if known.is_warm_up() {
+            return Err(Error::NotARecording { node });
+        }
         check_function(node, known, call)?;
+        check_kind(known.phase, call)?;
+        if let CallKind::Backward(token) = call.kind
+            && !self.tokens.is_pending(token)
+        {
+            return Err(Error::UnknownToken { token });
+        }
         if let Some(parent) = known.parent
             && self.path.entry_of(parent, known.depth - 1).is_none()
         {
@@ -140,7 +157,24 @@ impl Tree {
                 }
             }
         }
-        self.advance(id, call.kind, moment, PathState::Replaying)
+        let ran = self.advance(id, call.kind, moment, PathState::Replaying);
+        if let Some(node) = self.nodes.get(id)
+            && node.parent.is_some()
+            && !node.outputs.is_empty()
+        {
+            for ((index, expected), given) in (0..).map(InputIndex::new).zip(&node.inputs).zip(call.inputs) {
+                if let (Role::Staged(_), Source::Managed { value, .. }) = (expected.role, given.source) {
+                    self.path.note_staged(node.depth, index, value.slot);
+                }
+            }
+        }
+        ran
+    }
+
+    /// Notes of which outputs of the path a run that is current now has read copies.
+    pub(crate) fn note_staged(&mut self, id: NodeId, staged: &[(InputIndex, Slot)]) {
+        let Some(depth) = self.nodes.get(id).map(|node| node.depth) else { return };
+        staged.iter().for_each(|(index, from)| self.path.note_staged(depth, *index, *from));
     }
 
     /// Makes a node the current one. Nothing here can be rejected.
@@ -160,6 +194,9 @@ impl Tree {
         ran.epoch = Epoch::new(node.epoch.get() + 1);
         node.epoch = ran.epoch;
         node.last_used = self.runs;
+        if depth == 0 {
+            self.held_back = 0;
+        }
         if depth == 0 || moment.steps_answered > self.steps_answered {
             self.step = Step::new(self.step.get() + 1);
         }
@@ -230,4 +267,9 @@ fn check_function(id: NodeId, node: &Node, call: &Call<'_>) -> Result<(), Error>
     } else {
         Err(Error::WrongFunction { node: id, recorded: node.function, called: call.function })
     }
+}
+
+fn check_kind(expected: Phase, call: &Call<'_>) -> Result<(), Error> {
+    let called = call.kind.phase();
+    if expected == called { Ok(()) } else { Err(Error::WrongKind { expected, called }) }
 }

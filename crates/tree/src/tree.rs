@@ -1,7 +1,7 @@
 //! The tree: its state, and what can be asked of it.
 
 use crate::error::Error;
-use crate::function::{Function, FunctionSpec};
+use crate::function::{Function, FunctionSpec, Functions};
 use crate::index::Index;
 use crate::limits::Options;
 use crate::liveness::Liveness;
@@ -43,7 +43,7 @@ static NEXT_TREE: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug)]
 pub struct Tree {
     pub(crate) options: Options,
-    pub(crate) functions: Vec<Option<Function>>,
+    pub(crate) functions: Functions,
     pub(crate) nodes: SlotMap<NodeId, Node>,
     pub(crate) index: Index,
     pub(crate) params: ParamSets,
@@ -60,6 +60,8 @@ pub struct Tree {
     pub(crate) last: Option<NodeId>,
     /// What ran after that node the last time; it is tried first.
     pub(crate) predicted: Option<NodeId>,
+    /// How many calls of warm functions have warmed up on this path because something above them was a warm-up.
+    pub(crate) held_back: u64,
     pub(crate) runs: u64,
     pub(crate) serials: u64,
 }
@@ -76,7 +78,7 @@ impl Tree {
     pub fn new(options: Options) -> Self {
         Self {
             options,
-            functions: Vec::new(),
+            functions: Functions::default(),
             nodes: SlotMap::with_key(),
             index: Index::default(),
             params: ParamSets::default(),
@@ -90,6 +92,7 @@ impl Tree {
             steps_answered: 0,
             last: None,
             predicted: None,
+            held_back: 0,
             runs: 0,
             serials: 0,
         }
@@ -97,14 +100,13 @@ impl Tree {
 
     /// Registers a function.
     pub fn add_function(&mut self, spec: FunctionSpec) -> FunctionId {
-        self.functions.push(Some(Function::new(spec)));
-        FunctionId::new(u32::try_from(self.functions.len() - 1).unwrap_or(u32::MAX))
+        self.functions.add(spec)
     }
 
     /// What was said when the function was registered; none once it is removed.
     #[must_use]
     pub fn function_spec(&self, function: FunctionId) -> Option<&FunctionSpec> {
-        Some(&self.functions.get(function.index())?.as_ref()?.spec)
+        Some(&self.functions.get(function)?.spec)
     }
 
     /// The options the tree was made with.
@@ -154,7 +156,8 @@ impl Tree {
     }
 
     /// Whether nothing on the path is needed: no output is live and no backward is pending. A tree without a
-    /// path is in that state too.
+    /// path is in that state too. The next call may extend such a path all the same: a child of the current
+    /// node that fits is replayed, unless a step is asked for; everything else starts at a root.
     #[must_use]
     pub fn is_path_over<L: Liveness + ?Sized>(&self, live: &L) -> bool {
         self.path.is_unneeded_from(0, &self.nodes, live)
@@ -206,13 +209,12 @@ impl Tree {
 
     #[inline]
     pub(crate) fn registered(&self, function: FunctionId) -> Result<&Function, Error> {
-        let known = self.functions.get(function.index()).and_then(Option::as_ref);
-        known.ok_or(Error::UnknownFunction { function })
+        self.functions.get(function).ok_or(Error::UnknownFunction { function })
     }
 
     /// The state of a function that is known to be registered; a function removed meanwhile is simply not
     /// there.
     pub(crate) fn function_mut(&mut self, function: FunctionId) -> Option<&mut Function> {
-        self.functions.get_mut(function.index())?.as_mut()
+        self.functions.get_mut(function)
     }
 }

@@ -1,15 +1,17 @@
 //! Warming up: a plain run inside the pool, current until its path ends.
 
-use crate::FunctionId;
 use crate::decision::WarmUpPlan;
 use crate::error::Error;
+use crate::node::Node;
 use crate::notice::Notice;
 use crate::output::Output;
 use crate::path::PathState;
+use crate::reasons::WarmUpReason;
 use crate::recording::check_aliases;
 use crate::ticket::WarmUp;
 use crate::transition::Ran;
 use crate::tree::Tree;
+use crate::{FunctionId, NodeId};
 use std::sync::Arc;
 
 impl Tree {
@@ -30,7 +32,9 @@ impl Tree {
     ///
     /// Precondition: the path has not moved since the plan was decided. Effect: the run is current until its
     /// path ends, and the call's token is made or consumed. The function is warm for the call's signatures,
-    /// unless it is not `ready`: then the next call with them warms up again.
+    /// unless it is not `ready`: then the next call with them warms up again. Neither this nor
+    /// [`begin_warm_up`](Self::begin_warm_up) asks which outputs are live: a warm-up demands nothing of later
+    /// calls and evicts nothing. What the call gave up is dead before the next decision, and that is all.
     ///
     /// # Errors
     ///
@@ -41,16 +45,34 @@ impl Tree {
         outputs: Vec<Output>,
         ready: bool,
     ) -> Result<Ran, Error> {
-        let WarmUp { plan: WarmUpPlan { ground, key, inputs, .. }, pass: _pass } = warm_up;
+        let WarmUp { plan: WarmUpPlan { ground, key, inputs, reason, .. }, pass: _pass } = warm_up;
         self.check_current(ground.moment)?;
         let old_default = self.registered(ground.function)?.spec.old_outputs();
         check_aliases(&outputs, &inputs)?;
-        let node = self.new_node(&ground, outputs, old_default);
+        let node = Node { inputs, ..self.new_node(&ground, outputs, old_default) };
         let id = self.nodes.insert(node);
+        if let WarmUpReason::BelowWarmUp { node } = reason {
+            self.note_held_back(ground.function, &key, node);
+        }
         if ready {
             self.learn_signatures(ground.function, key);
         }
-        Ok(self.advance(id, ground.kind, ground.moment, PathState::WarmUp))
+        let ran = self.advance(id, ground.kind, ground.moment, PathState::WarmUp);
+        self.note_staged(id, &ground.staged);
+        Ok(ran)
+    }
+
+    /// Counts a call that would have been recorded or replayed had it not been below a warm-up, and says so
+    /// when there have been many.
+    fn note_held_back(&mut self, id: FunctionId, key: &[u64], holder: NodeId) {
+        let is_warm = self.registered(id).is_ok_and(|function| function.warm.contains(key));
+        let Some(holder) = self.nodes.get(holder).map(|node| node.function).filter(|_| is_warm) else {
+            return;
+        };
+        self.held_back += 1;
+        if self.held_back >= u64::from(self.options.limits.loop_length) {
+            self.notices.add(Notice::HeldByWarmUp { function: id, holder });
+        }
     }
 
     fn learn_signatures(&mut self, id: FunctionId, key: Arc<[u64]>) {

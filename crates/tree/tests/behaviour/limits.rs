@@ -3,8 +3,9 @@
 
 use crate::driver::{Driver, Outcome, kept, moved, x};
 use graphgrove_tree::{
-    Address, Call, EagerReason, FunctionId, FunctionSpec, Input, InputIndex, Limits, LiveTable, Notice,
-    OldOutput, Options, Output, ParamSetId, ParamVersion, Params, PathChange, Slot, SlotIndex,
+    Address, Call, EagerReason, Fate, FunctionId, FunctionSpec, Input, InputIndex, Limits, LiveTable,
+    Mismatch, Notice, OldOutput, Options, Output, ParamSetId, ParamVersion, Params, PathChange, Slot,
+    SlotIndex,
 };
 
 fn limited(limits: Limits) -> Driver {
@@ -212,6 +213,76 @@ fn kept_outputs_are_copied_out_once_their_path_is_at_a_limit() {
     }
     assert_eq!(copied, [0, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0]);
     assert_eq!(e.tree.recordings(), 4);
+}
+
+/// The caller keeps the old state until the call has returned: `state = f(&state)`.
+#[test]
+fn a_loop_that_borrows_its_state_turns_back_to_its_root_too() {
+    let mut e = Driver::default();
+    let (init, f) = (e.function("init", 1), e.function("f", 1));
+    e.settle(&Call::inference(init, &[x(1)]));
+    let mut state = e.infer(init, &[x(1)]).outputs[0];
+    let limit = e.tree.options().limits.loop_length;
+    let mut copied = 0;
+    for _ in 0..1000 {
+        let y = e.infer(f, &[kept(state)]);
+        if let Some(end) = y.change.as_ref().and_then(PathChange::path_end) {
+            assert_eq!(end.carried, [InputIndex::new(0)]);
+            let fates: Vec<_> = end.slots.iter().map(|old| (old.value, old.fate)).collect();
+            assert_eq!(fates, [(state, Fate::CopyOut)], "the caller may go on reading the old state");
+            copied += 1;
+        }
+        e.release(&[state]);
+        state = y.outputs[0];
+    }
+    assert_eq!((e.tree.path().len() <= limit as usize + 1, copied), (true, 1000 / limit));
+    assert!(e.recorded <= 2 * limit as usize + 2, "{} recordings", e.recorded);
+    assert!(e.warmed_up <= limit as usize + 2, "{} warm-ups", e.warmed_up);
+    assert_eq!(e.ran_eagerly, 0);
+}
+
+#[test]
+fn a_loop_that_borrows_its_state_does_not_turn_back_over_what_else_is_needed() {
+    let mut e = limited(Limits { loop_length: 2, ..Limits::default() });
+    let (init, f) = (e.function("init", 2), e.function("f", 1));
+    e.settle(&Call::inference(init, &[x(1)]));
+    let start = e.infer(init, &[x(1)]);
+    let mut state = start.outputs[0];
+    for _ in 0..8 {
+        let y = e.infer(f, &[kept(state)]);
+        assert_eq!(y.change.as_ref().and_then(PathChange::path_end), None);
+        e.release(&[state]);
+        state = y.outputs[0];
+    }
+    assert!(e.live.is_live(start.outputs[1].slot));
+}
+
+#[test]
+fn a_loop_with_parameters_turns_back_while_it_warms_up() {
+    let mut e = limited(Limits { loop_length: 3, ..Limits::default() });
+    let (init, f) = (e.function("init", 1), e.function("f", 1));
+    let params = Params { set: ParamSetId::new(1), version: ParamVersion::new(1), addresses: &[] };
+    let mut state = e.infer(init, &[x(1)]).outputs[0];
+    for _ in 0..20 {
+        state = e.call(&Call::inference(f, &[moved(state)]).with_params(params)).outputs[0];
+    }
+    assert!(e.warmed_up <= 5 && e.replayed > 0, "{} warm-ups", e.warmed_up);
+}
+
+#[test]
+fn a_wait_without_end_is_said_to_have_none() {
+    for reason in [
+        EagerReason::RecordingsFail { calls: u64::MAX },
+        EagerReason::Rerecorded {
+            calls: u64::MAX,
+            mismatch: Mismatch::InputCount { recorded: 1, called: 2 },
+        },
+    ] {
+        let text = reason.to_string();
+        assert!(text.contains("never tried again") && !text.contains(&u64::MAX.to_string()), "{text}");
+    }
+    let soon = EagerReason::RecordingsFail { calls: 5 }.to_string();
+    assert_eq!(soon, "its recordings failed too often; the next try is 5 calls away");
 }
 
 #[test]

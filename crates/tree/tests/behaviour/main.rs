@@ -2,14 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps what is not there fails, as it should")]
 
+mod aliases;
 mod backwards;
 mod driver;
 mod field_reports;
+mod held_warm_ups;
 mod limits;
 mod matching;
 mod model;
 mod outline;
 mod properties;
 mod rerecording;
+mod stale_inputs;
 mod steps;
 mod transitions;

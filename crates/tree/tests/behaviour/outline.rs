@@ -45,7 +45,7 @@ fn the_outline_shows_each_node_below_its_parent() {
             n11 evaluate [inference], i0=0.0, 1 out, 1 replays: first recording in this place
             n12 backward [backward], i0=0.1 given up, 1 must be dead, 1 out, 1 replays: first recording in this place
           * n13 evaluate [inference], 1 staged, 1 out, 0 replays: first recording in this place
-            * n14 backward [inference], 1 out, warm-up
+            * n14 backward [inference], i0=0.0, 1 out, warm-up
     "#]].assert_eq(&example().tree.outline());
 }
 
@@ -65,7 +65,7 @@ fn the_graph_shows_nodes_children_and_what_followed() {
           n11 [label="n11 evaluate [inference], i0=0.0, 1 out, 1 replays: first recording in this place"];
           n12 [label="n12 backward [backward], i0=0.1 given up, 1 must be dead, 1 out, 1 replays: first recording in this place"];
           n13 [label="n13 evaluate [inference], 1 staged, 1 out, 0 replays: first recording in this place", style=bold];
-          n14 [label="n14 backward [inference], 1 out, warm-up", style=bold];
+          n14 [label="n14 backward [inference], i0=0.0, 1 out, warm-up", style=bold];
           n4 -> n5;
           n5 -> n6 [style=dashed];
           n4 -> n6;

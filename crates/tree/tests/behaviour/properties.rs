@@ -123,6 +123,29 @@ proptest! {
         prop_assert!(waiting.outputs.iter().all(|value| e.live.is_live(value.slot)));
     }
 
+    /// Whatever a warm-up left behind, kept or saved for a pending backward, it lasts until the next step:
+    /// after that every function is recorded once and replayed.
+    #[test]
+    fn no_kept_or_pending_value_of_a_warm_up_keeps_functions_from_being_recorded_for_ever(
+        history in past(),
+        steps in 4..40_usize,
+    ) {
+        let (mut e, functions, ..) = after(&history, Limits::default());
+        e.call(&Call::forward(functions[2], &[x(7)]));
+        let unrelated = e.function("unrelated", 1);
+        let mut ran = Vec::new();
+        for _ in 0..steps {
+            e.tree.begin_step();
+            let y = e.infer(unrelated, &[x(1)]);
+            e.forget(&y);
+            ran.push(y);
+        }
+        let warm_ups = ran.iter().filter(|y| y.is_warm_up()).count();
+        let recordings = ran.iter().filter(|y| y.is_record()).count();
+        prop_assert!(warm_ups <= 2 && recordings <= 2, "{} and {}", warm_ups, recordings);
+        prop_assert!(ran[3..].iter().all(crate::driver::Outcome::is_replay));
+    }
+
     /// Recordings are a pure function of the calls.
     #[test]
     fn the_same_calls_make_the_same_tree(history in past()) {

@@ -346,3 +346,21 @@ fn a_recording_from_before_a_demotion_is_still_taken_where_it_is_predicted() {
         }
     }
 }
+
+#[test]
+fn a_value_that_is_given_up_by_one_of_two_inputs_is_given_up() {
+    let mut e = Driver::default();
+    let (p, f) = (e.function("p", 1), e.function("f", 1));
+    for _ in 0..50 {
+        let y = e.infer(p, &[x(1)]);
+        let z = e.infer(f, &[kept(y.outputs[0]), moved(y.outputs[0])]);
+        e.forget(&z);
+    }
+    assert_eq!((e.warmed_up, e.recorded, e.replayed), (2, 2, 96));
+    let y = e.infer(p, &[x(1)]);
+    let held = e.infer(f, &[kept(y.outputs[0]), kept(y.outputs[0])]);
+    let mismatch = Mismatch::InputStillHeld { input: InputIndex::new(0) };
+    assert!(
+        matches!(held.did, Did::Record(RecordReason::NoneFits { mismatch: found, .. }) if found == mismatch)
+    );
+}

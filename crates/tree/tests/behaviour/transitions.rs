@@ -1,9 +1,9 @@
 //! Transitions: what each rejects, and that a rejected one changes nothing.
 
-use crate::driver::{Driver, kept, x};
+use crate::driver::{Driver, kept, moved, x};
 use graphgrove_tree::{
     Call, CallKind, Decision, EagerReason, Epoch, Error, FunctionId, FunctionSpec, Input, InputIndex, NodeId,
-    Output, OutputKind, PathState, RecordPlan, Replay, Slot, SlotIndex, SlotValue, Tree, WarmUpPlan,
+    Output, OutputKind, PathState, Phase, RecordPlan, Replay, Slot, SlotIndex, SlotValue, Tree, WarmUpPlan,
 };
 
 /// Everything that can be asked of a tree, as text.
@@ -372,6 +372,66 @@ fn a_replay_that_was_checked_elsewhere_is_followed_if_its_parent_is_on_the_path(
     let _ran = e.tree.follow(g_root, &g_call).unwrap();
     assert_eq!(e.tree.follow(child, &g_call), Err(Error::DoesNotFollow { node: child }));
     assert_eq!(e.tree.node(child).unwrap().replays(), 1);
+}
+
+#[test]
+fn a_warm_up_run_is_not_followed() {
+    let mut e = Driver::default();
+    let f = e.function("f", 1);
+    let y = e.infer(f, &[x(1)]);
+    let before = state(&e.tree);
+    let refused = e.tree.follow(y.node(), &Call::inference(f, &[x(1)]));
+    assert_eq!(refused, Err(Error::NotARecording { node: y.node() }));
+    assert_eq!(state(&e.tree), before);
+    assert_eq!(e.tree.current(), Some(y.node()));
+}
+
+#[test]
+fn a_backward_is_followed_only_as_the_backward_of_a_pending_forward() {
+    let mut e = Driver::default();
+    let (f, b) = (e.function("f", 1), e.function("b", 0));
+    let inputs = [x(1)];
+    for _ in 0..3 {
+        let y = e.forward(f, &inputs);
+        e.backward(b, y.token(), &[moved(y.outputs[0])]);
+    }
+    let y = e.forward(f, &inputs);
+    let child = e.tree.children(Some(y.node()), b)[0];
+    let given = [moved(y.outputs[0])];
+    e.tree.discard_backward(y.token());
+    let before = state(&e.tree);
+    let dead = e.tree.follow(child, &Call::backward(b, y.token(), &given));
+    assert_eq!(dead, Err(Error::UnknownToken { token: y.token() }));
+    let wrong = Error::WrongKind { expected: Phase::Backward, called: Phase::Forward };
+    assert_eq!(e.tree.follow(child, &Call::forward(b, &given)), Err(wrong));
+    assert_eq!(state(&e.tree), before);
+}
+
+#[test]
+fn a_replay_is_reported_for_the_call_that_was_decided_or_not_at_all() {
+    let mut e = Driver::default();
+    let (f, b) = (e.function("f", 1), e.function("b", 0));
+    let inputs = [x(1)];
+    e.settle(&Call::forward(f, &inputs));
+    let decided = replay(&e.tree, &Call::forward(f, &inputs), &e);
+    let before = state(&e.tree);
+    let wrong = Error::WrongKind { expected: Phase::Forward, called: Phase::Inference };
+    assert_eq!(e.tree.replayed(decided, &Call::inference(f, &inputs)), Err(wrong));
+    assert_eq!(state(&e.tree), before);
+    for _ in 0..3 {
+        let y = e.forward(f, &inputs);
+        e.backward(b, y.token(), &[moved(y.outputs[0])]);
+    }
+    let other = e.forward(f, &inputs);
+    e.release(&other.outputs);
+    e.tree.begin_step();
+    let y = e.forward(f, &inputs);
+    let given = [moved(y.outputs[0])];
+    let decided = replay(&e.tree, &Call::backward(b, y.token(), &given), &e);
+    let before = state(&e.tree);
+    let wrong = Error::WrongToken { decided: y.token(), called: other.token() };
+    assert_eq!(e.tree.replayed(decided, &Call::backward(b, other.token(), &given)), Err(wrong));
+    assert_eq!(state(&e.tree), before);
 }
 
 #[test]

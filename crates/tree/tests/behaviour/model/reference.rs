@@ -46,6 +46,12 @@ pub(super) struct RCall {
 }
 
 impl RCall {
+    pub(super) fn reads(&self, slot: RSlot) -> bool {
+        self.inputs
+            .iter()
+            .any(|input| matches!(input.source, RSource::Path { value, .. } if value.slot == slot))
+    }
+
     pub(super) fn gives_up(&self, slot: RSlot) -> bool {
         self.inputs.iter().any(
             |input| matches!(input.source, RSource::Path { value, given_up: true } if value.slot == slot),
@@ -393,7 +399,8 @@ impl Reference {
                 .left_behind(call)
                 .into_iter()
                 .map(|(_, slot)| slot)
-                .find(|slot| self.rule(*slot).1 == OldOutput::Keep);
+                .find(|slot| self.rule(*slot).1 == OldOutput::Keep)
+                .filter(|_| !self.node(self.path[needed - 1].node).is_warm_up);
             if kept.is_none() {
                 let change = match (self.path.is_empty(), needed) {
                     (true, _) => Change::Starts,
@@ -424,9 +431,8 @@ impl Reference {
         let set = call.params.as_ref().map(|params| params.set);
         let is_turn = |entry: &&REntry| {
             let node = self.node(entry.node);
-            // A warm-up run does not know its parameters.
-            let node_set = node.params.as_ref().filter(|_| !node.is_warm_up).map(|params| params.set);
-            node.function == call.function && node.phase == call.phase && node_set == set
+            let same_set = node.params.as_ref().map(|params| params.set) == set;
+            node.function == call.function && node.phase == call.phase && same_set
         };
         let turns = self.path[..needed].iter().filter(is_turn).count();
         if is_longest || turns >= self.limits.loop_length as usize {
@@ -435,8 +441,11 @@ impl Reference {
             }
             let none_pending = self.path.iter().all(|entry| entry.token.is_none());
             let left = self.left_behind(call);
-            if none_pending && left.iter().all(|(_, slot)| self.rule(*slot).1 != OldOutput::Error) {
-                return self.at(None, call, Change::LoopTurns(self.end(call)), needed);
+            if none_pending
+                && left.iter().all(|(_, slot)| call.reads(*slot) || self.rule(*slot).1 != OldOutput::Error)
+            {
+                let copied = left.into_iter().map(|(_, slot)| (slot, true)).collect();
+                return self.at(None, call, Change::LoopTurns(copied), needed);
             }
         }
         self.anew(place, call, or_kept(change), needed)

@@ -1,0 +1,80 @@
+//! Warm-ups that something still needs: they hold back recording only until the next step.
+
+use crate::driver::{Driver, x};
+use graphgrove_tree::{Call, Fate, FunctionSpec, Notice, OldOutput, Output, PathChange};
+
+#[test]
+fn a_kept_output_of_a_warm_up_is_copied_out_at_the_next_step() {
+    let mut e = Driver::default();
+    let keep = FunctionSpec::new("init").at_new_step(OldOutput::Keep);
+    let init = e.function_of(keep, vec![Output::fresh()]);
+    let f = e.function("f", 1);
+    let y = e.infer(init, &[x(1)]);
+    assert!(y.is_warm_up());
+    let mut did = Vec::new();
+    for step in 0..100 {
+        e.tree.begin_step();
+        let z = e.infer(f, &[x(1)]);
+        if step == 0 {
+            let end = z.change.as_ref().and_then(PathChange::path_end).unwrap();
+            assert_eq!((end.slots[0].value, end.slots[0].fate), (y.outputs[0], Fate::CopyOut));
+        }
+        e.forget(&z);
+        did.push(z);
+    }
+    assert!(
+        did[0].is_warm_up() && did[1].is_record() && did[2..].iter().all(crate::driver::Outcome::is_replay)
+    );
+}
+
+#[test]
+fn a_path_that_a_recording_keeps_ends_all_the_same_when_a_warm_up_below_is_needed() {
+    let mut e = Driver::default();
+    let keep = FunctionSpec::new("init").at_new_step(OldOutput::Keep);
+    let init = e.function_of(keep, vec![Output::fresh()]);
+    let (cold, f) = (e.function("cold", 1), e.function("f", 1));
+    e.settle(&Call::inference(init, &[x(1)]));
+    let y = e.infer(init, &[x(1)]);
+    let _held = e.infer(cold, &[x(1)]);
+    e.tree.begin_step();
+    let z = e.infer(f, &[x(1)]);
+    let end = z.change.as_ref().and_then(PathChange::path_end).unwrap();
+    let fates: Vec<_> = end.slots.iter().map(|old| old.fate).collect();
+    assert_eq!((end.slots[0].value, &*fates), (y.outputs[0], &[Fate::CopyOut, Fate::Invalidate][..]));
+}
+
+#[test]
+fn a_warm_up_that_holds_back_recording_for_many_calls_is_said_once() {
+    for is_forward in [true, false] {
+        let mut e = Driver::default();
+        let (held, f) = (e.function("held", 1), e.function("f", 1));
+        let inputs = [x(1)];
+        let call = if is_forward { Call::forward(held, &inputs) } else { Call::inference(held, &inputs) };
+        let y = e.call(&call);
+        if is_forward {
+            e.release(&y.outputs);
+        }
+        let limit = e.tree.options().limits.loop_length;
+        for turn in 0..100 {
+            let z = e.infer(f, &[x(1)]);
+            e.forget(&z);
+            assert!(z.is_warm_up());
+            let expected = (turn == limit).then_some(Notice::HeldByWarmUp { function: f, holder: held });
+            assert_eq!(e.tree.take_notices(), Vec::from_iter(expected), "turn {turn}");
+        }
+        e.tree.begin_step();
+        assert!(e.infer(f, &[x(1)]).is_record(), "a step is the bound");
+    }
+}
+
+#[test]
+fn a_call_that_really_is_cold_below_a_warm_up_is_not_held_back_by_it() {
+    let mut e = Driver::default();
+    let (held, f) = (e.function("held", 1), e.function("f", 1));
+    let _y = e.infer(held, &[x(1)]);
+    for signature in 0..8 {
+        let z = e.infer(f, &[x(signature)]);
+        e.forget(&z);
+    }
+    assert_eq!(e.tree.take_notices(), []);
+}
