@@ -163,8 +163,8 @@ impl<D: Device> Function<D> {
     /// Calls the function with parameters, whose addresses are declared stable, and other inputs.
     ///
     /// # Errors
-    /// [`Error::Stale`] for an input that a later run has overwritten, [`Error::Pool`], [`Error::Device`]. Whatever was begun is
-    /// undone then, and the next call may record again.
+    /// [`Error::Stale`] for an input that a later run has overwritten, [`Error::LiveOutputs`], [`Error::Pool`], [`Error::Device`].
+    /// Whatever was begun is undone then, and the next call may record again.
     pub fn call(&self, parameters: &[DevicePtr], inputs: &[Input<'_>]) -> Result<Vec<Output>> {
         self.engine.call(self.id, parameters, inputs)
     }
@@ -185,7 +185,12 @@ impl<D: Device> Shared<D> {
         let (set, version) = (ParamSetId::new(u64::from(function.get())), ParamVersion::new(0));
         let params = (!addresses.is_empty()).then_some(Params { set, version, addresses: &addresses });
         let call = Call { function, kind: CallKind::Inference, params, inputs: &described };
-        let ran = match state.tree.decide(&call, &state.live)? {
+        let decision = state.tree.decide(&call, &state.live)?;
+        if let Some(end) = decision.path_change().and_then(PathChange::path_end) {
+            let (function, outputs) = (state.body(function).0, end.slots.len().max(end.carried.len()));
+            return Err(Error::LiveOutputs { function, outputs });
+        }
+        let ran = match decision {
             Decision::Replay(replay) => {
                 if let Some(recorded) = state.nodes.get_mut(replay.node()) {
                     self.replay(recorded, inputs)?;

@@ -25,6 +25,15 @@ pub enum Error {
         /// The function that made the output.
         function: String,
     },
+    /// The call would end a path on which outputs are live, which have to be copied out of the pool first. That is not there yet;
+    /// dropping them before the call lets it run.
+    #[error("a call of {function} ends a path on which {outputs} outputs are live")]
+    LiveOutputs {
+        /// The function that was called.
+        function: String,
+        /// How many outputs are live, the inputs of the call included.
+        outputs: usize,
+    },
     /// A function returned a buffer that it does not own, or the same one twice.
     #[error("{function} returned a buffer that is not its own")]
     ForeignBuffer {

@@ -102,6 +102,29 @@ fn a_kept_output_keeps_its_value_while_another_call_runs() {
 }
 
 #[test]
+fn a_loop_that_would_turn_back_on_live_outputs_is_refused_and_goes_on_without_them() {
+    let rig = rig(0);
+    let mut state = rig.twice.call(&[], &[Input::Staged(rig.input(0), BYTES)]).unwrap();
+    let mut value = 12;
+    let refused = (0..100).find_map(|_| {
+        let next = match rig.twice.call(&[], &[Input::Output(&state[0])]) {
+            Ok(next) => next,
+            Err(error) => return Some(error),
+        };
+        value += 2;
+        assert_eq!(rig.value(&next[0]).unwrap(), value);
+        state = next;
+        None
+    });
+    assert!(matches!(refused, Some(Error::LiveOutputs { .. })), "{refused:?}");
+    assert_eq!(rig.value(&state[0]).unwrap(), value);
+    drop(state);
+    let fresh = rig.twice.call(&[], &[Input::Staged(rig.input(1), BYTES)]).unwrap();
+    assert_eq!(rig.value(&fresh[0]).unwrap(), 22);
+    rig.device.verdict().unwrap();
+}
+
+#[test]
 fn a_pool_without_room_says_so_and_the_engine_goes_on() {
     let device = SimDevice::builder().granularity(4096).build();
     let config = PoolConfig { budget: Some(1 << 20), ..PoolConfig::default() };
