@@ -40,21 +40,15 @@ impl SimDevice {
         state.capturing(call, id).map(|_| ())
     }
 
-    /// Enqueues work on a stream that has been admitted, or adds it to the stream's capture.
-    fn submit(
-        &self,
-        state: &mut Locked<'_>,
-        call: Call,
-        stream: &SimStream,
-        op: Op,
-    ) -> Result<Option<NodeId>> {
+    /// Enqueues work on a stream that has been admitted under the same lock, or adds it to the stream's capture.
+    fn submit(state: &mut Locked<'_>, stream: &SimStream, op: Op) -> Option<NodeId> {
         let id = stream.id();
-        if state.capturing(call, id)?.is_some() {
-            return Ok(state.add_node(id, op));
+        if state.capture_of(id).is_some() {
+            return state.add_node(id, op);
         }
         state.enqueue(id, Item::Op(op));
         state.trim_backlog();
-        Ok(None)
+        None
     }
 }
 
@@ -87,7 +81,7 @@ impl Work for SimDevice {
             let given = args.fields().len();
             return Err(DeviceError::invalid(CALL, Problem::ArgumentCount { expected, given }));
         }
-        self.submit(&mut state, CALL, stream, Op::Kernel { kernel: kernel.clone(), dims, args: args.clone() })
+        Ok(Self::submit(&mut state, stream, Op::Kernel { kernel: kernel.clone(), dims, args: args.clone() }))
     }
 
     fn copy(&self, stream: &SimStream, to: DevicePtr, from: DevicePtr, bytes: u64) -> Result<Option<NodeId>> {
@@ -95,14 +89,14 @@ impl Work for SimDevice {
         self.admit(&mut state, Call::Copy, stream)?;
         state.check_range(Call::Copy, Some(stream.id()), from, bytes)?;
         state.check_range(Call::Copy, Some(stream.id()), to, bytes)?;
-        self.submit(&mut state, Call::Copy, stream, Op::Copy { to, from, bytes })
+        Ok(Self::submit(&mut state, stream, Op::Copy { to, from, bytes }))
     }
 
     fn fill(&self, stream: &SimStream, to: DevicePtr, value: u8, bytes: u64) -> Result<Option<NodeId>> {
         let mut state = self.shared.enter(Call::Fill)?;
         self.admit(&mut state, Call::Fill, stream)?;
         state.check_range(Call::Fill, Some(stream.id()), to, bytes)?;
-        self.submit(&mut state, Call::Fill, stream, Op::Fill { to, value, bytes })
+        Ok(Self::submit(&mut state, stream, Op::Fill { to, value, bytes }))
     }
 
     fn upload(
@@ -119,12 +113,7 @@ impl Work for SimDevice {
         self.admit(&mut state, CALL, stream)?;
         from.reference().check_range(CALL, offset, bytes)?;
         state.check_range(CALL, Some(stream.id()), to, bytes as u64)?;
-        self.submit(
-            &mut state,
-            CALL,
-            stream,
-            Op::Upload { to, from: from.reference().clone(), offset, bytes },
-        )
+        Ok(Self::submit(&mut state, stream, Op::Upload { to, from: from.reference().clone(), offset, bytes }))
     }
 
     fn download(
@@ -141,12 +130,7 @@ impl Work for SimDevice {
         self.admit(&mut state, CALL, stream)?;
         to.reference().check_range(CALL, offset, bytes)?;
         state.check_range(CALL, Some(stream.id()), from, bytes as u64)?;
-        self.submit(
-            &mut state,
-            CALL,
-            stream,
-            Op::Download { to: to.reference().clone(), offset, from, bytes },
-        )
+        Ok(Self::submit(&mut state, stream, Op::Download { to: to.reference().clone(), offset, from, bytes }))
     }
 
     fn gather_rows(&self) -> usize {
@@ -170,13 +154,13 @@ impl Work for SimDevice {
             state.check_range(CALL, Some(stream.id()), row.to, row.bytes)?;
             state.check_range(CALL, Some(stream.id()), source, row.bytes)?;
         }
-        self.submit(&mut state, CALL, stream, Op::Gather { rows: rows.into(), sources: sources.to_vec() })
+        Ok(Self::submit(&mut state, stream, Op::Gather { rows: rows.into(), sources: sources.to_vec() }))
     }
 
     fn host_call(&self, stream: &SimStream, call: Box<dyn FnMut() + Send>) -> Result<Option<NodeId>> {
         let mut state = self.shared.enter(Call::HostCall)?;
         self.admit(&mut state, Call::HostCall, stream)?;
-        self.submit(&mut state, Call::HostCall, stream, Op::HostCall(Arc::new(Mutex::new(call))))
+        Ok(Self::submit(&mut state, stream, Op::HostCall(Arc::new(Mutex::new(call)))))
     }
 
     fn annotate(&self, stream: &SimStream, annotation: Annotation) -> Result<()> {
