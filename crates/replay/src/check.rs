@@ -1,0 +1,297 @@
+//! The compiled check: whether a node may be replayed for a call. It changes nothing.
+
+use graphgrove_device::{Device, DevicePtr, HostMemory};
+use graphgrove_storage::{InputIndex, LiveWords, Slab, SlotIndex, Tensor};
+use slotmap::SlotMap;
+
+use crate::node::{Node, Source};
+use crate::path::PathSlabs;
+use crate::{Call, Expected, Input, Mismatch, NodeKey, ParamSet};
+
+/// Whether the addresses that the exec has are those of the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Addresses {
+    Same,
+    Changed,
+}
+
+/// Where the staged inputs of a call lie, from start to end, and an input that lies there. It is kept from call to call, so
+/// that no check allocates.
+pub(crate) type Regions = Vec<(u64, u64, u32)>;
+
+/// Checks `node` in the order of its expectations. `slots` are the slabs of the path up to the node's parent at least.
+#[inline]
+pub(crate) fn check<D: Device>(
+    node: &Node<D>,
+    call: &Call<'_, D>,
+    slots: &PathSlabs<'_, D>,
+    regions: &mut Regions,
+) -> Result<Addresses, Mismatch> {
+    let mut changed = node.staging.is_uncertain;
+    match (&node.params, call.params) {
+        (Some(planned), Some(given)) if planned.set == given.id() && planned.version == given.version() => {}
+        (None, None) => {}
+        _ => changed |= check_params(node, call.params)?,
+    }
+    if node.expected.len() != call.inputs.len() {
+        return Err(Mismatch::InputCount { recorded: node.expected.len(), called: call.inputs.len() });
+    }
+    let inputs = node.expected.iter().zip(call.inputs).zip(&node.staging.written);
+    for (at, ((expected, given), written)) in inputs.enumerate() {
+        match (expected, given) {
+            (Expected::Staged { signature, .. }, Input::Tensor { tensor, .. }) => match tensor.address() {
+                Ok(address) if tensor.signature() == *signature => changed |= address != *written,
+                _ => return Err(refuse(node, call, slots, at)),
+            },
+            (
+                Expected::Managed { place, slot, offset, signature, dies },
+                Input::Tensor { tensor, given_up },
+            ) => {
+                let is_it = slots.slab(*place).is_some_and(|slab| is_value(slab, tensor, *slot))
+                    && tensor.offset_bytes() == *offset
+                    && tensor.signature() == *signature;
+                if !is_it || (*dies && !(*given_up && gives_up(call, slots, *place, *slot))) {
+                    return Err(refuse(node, call, slots, at));
+                }
+            }
+            (Expected::Value(recorded), Input::Value(called)) if recorded == called => {}
+            _ => other(expected, given).map_err(|()| refuse(node, call, slots, at))?,
+        }
+    }
+    if !node.dead_before.hold(slots) || !node.dead_after.hold(slots) {
+        check_dead(node, call, slots)?;
+    }
+    if !node.sources.is_empty() {
+        check_sources(node, call)?;
+    }
+    if node.slab.any_live() {
+        check_pins(&node.slab)?;
+    }
+    if !changed {
+        return Ok(Addresses::Same);
+    }
+    check_changed(node, call, regions)?;
+    Ok(Addresses::Changed)
+}
+
+/// The kinds of inputs that are rare.
+fn other<D: Device>(expected: &Expected, given: &Input<'_, D>) -> Result<(), ()> {
+    match (expected, given) {
+        (Expected::Empty { signature }, Input::Tensor { tensor, .. })
+            if tensor.signature() == *signature && tensor.storage().stale().is_none() =>
+        {
+            Ok(())
+        }
+        (Expected::Host { bytes }, Input::Host(buffer)) if buffer.bytes() == *bytes => Ok(()),
+        _ => Err(()),
+    }
+}
+
+/// Whether the tensor is a view of what the slab's last run left in the slot.
+#[inline]
+fn is_value(slab: &Slab, tensor: &Tensor, slot: SlotIndex) -> bool {
+    let value = tensor.storage().slot_value();
+    value.is_ok_and(|value| {
+        value
+            .is_some_and(|value| value.slot == slot && value.epoch == slab.epoch() && value.slab == slab.id())
+    })
+}
+
+/// Whether the call holds the last handles of a slot and gives all of them up.
+fn gives_up<D: Device>(call: &Call<'_, D>, slots: &PathSlabs<'_, D>, place: u32, slot: SlotIndex) -> bool {
+    let Some(slab) = slots.slab(place) else { return false };
+    let is_given = |input: &&Input<'_, D>| match input {
+        Input::Tensor { tensor, given_up } => *given_up && is_value(slab, tensor, slot),
+        Input::Host(_) | Input::Value(_) => false,
+    };
+    let given = call.inputs.iter().filter(is_given).count();
+    let holders = slab.holders(slot);
+    holders.handles as usize == given && holders.waiting == 0 && !holders.saved
+}
+
+/// Names the expectation that an input does not meet.
+#[cold]
+pub(crate) fn refuse<D: Device>(
+    node: &Node<D>,
+    call: &Call<'_, D>,
+    slots: &PathSlabs<'_, D>,
+    at: usize,
+) -> Mismatch {
+    let input = InputIndex::new(at as u32);
+    let (Some(expected), Some(given)) = (node.expected.get(at), call.inputs.get(at)) else {
+        return Mismatch::InputCount { recorded: node.expected.len(), called: call.inputs.len() };
+    };
+    let Input::Tensor { tensor, .. } = given else {
+        return match (expected, given) {
+            (Expected::Value(recorded), Input::Value(called)) => {
+                Mismatch::Value { input, recorded: *recorded, called: *called }
+            }
+            (Expected::Host { bytes }, Input::Host(buffer)) => {
+                Mismatch::HostBytes { input, recorded: *bytes, called: buffer.bytes() }
+            }
+            _ => Mismatch::Kind { input },
+        };
+    };
+    let (Expected::Staged { signature, .. }
+    | Expected::Managed { signature, .. }
+    | Expected::Empty { signature }) = expected
+    else {
+        return Mismatch::Kind { input };
+    };
+    if let Some(stale) = tensor.storage().stale() {
+        return Mismatch::Stale { input, stale };
+    }
+    if tensor.signature() != *signature {
+        return Mismatch::Signature { input, recorded: *signature, called: tensor.signature() };
+    }
+    match expected {
+        Expected::Managed { place, slot, offset, .. } => {
+            let is_it = slots.slab(*place).is_some_and(|slab| is_value(slab, tensor, *slot))
+                && tensor.offset_bytes() == *offset;
+            if is_it {
+                Mismatch::StillHeld { input }
+            } else {
+                Mismatch::Managed { input, place: *place, slot: *slot }
+            }
+        }
+        _ => Mismatch::Kind { input },
+    }
+}
+
+/// Compares parameters whose set or version is not the one seen last, and says whether a staged one is elsewhere.
+#[cold]
+fn check_params<D: Device>(node: &Node<D>, given: Option<&ParamSet>) -> Result<bool, Mismatch> {
+    let recorded = node.params.as_ref().map(|planned| &planned.places[..]).unwrap_or_default();
+    let called = given.map(|given| &given.places()[..]).unwrap_or_default();
+    if recorded.len() != called.len() {
+        return Err(Mismatch::ParamCount { recorded: recorded.len(), called: called.len() });
+    }
+    let mut changed = false;
+    for (param, (recorded, called)) in recorded.iter().zip(called).enumerate() {
+        if recorded.signature != called.signature {
+            return Err(Mismatch::ParamSignature { param });
+        }
+        if node.is_param_staged(param) {
+            let written = node.staging.written.get(node.expected.len() + param);
+            changed |= written != Some(&called.address);
+        } else if recorded.address != called.address {
+            return Err(Mismatch::ParamMoved { param, recorded: recorded.address, called: called.address });
+        }
+    }
+    Ok(changed)
+}
+
+/// Finds what is live and should not be, unless the call gives it up and may.
+#[cold]
+fn check_dead<D: Device>(
+    node: &Node<D>,
+    call: &Call<'_, D>,
+    slots: &PathSlabs<'_, D>,
+) -> Result<(), Mismatch> {
+    if let Some((place, slot)) = node.dead_before.violations(slots).next() {
+        return Err(Mismatch::StillLive { place, slot });
+    }
+    let mut live = node.dead_after.violations(slots);
+    match live.find(|(place, slot)| !gives_up(call, slots, *place, *slot)) {
+        Some((place, slot)) => Err(Mismatch::StillLive { place, slot }),
+        None => Ok(()),
+    }
+}
+
+/// Outputs in memory of others have to lie in it, which a hand-back behind the launch would find out too late.
+#[cold]
+fn check_sources<D: Device>(node: &Node<D>, call: &Call<'_, D>) -> Result<(), Mismatch> {
+    for (output, source) in &node.sources {
+        let outside = Mismatch::OutputOutside { output: *output };
+        let Some(planned) = node.slab.outputs().get(output.get() as usize) else { return Err(outside) };
+        let tensor = match source {
+            Source::Input(input) => call.tensor(*input as usize),
+            Source::Constant(tensor) => Some(tensor),
+        };
+        let fits = tensor.zip(planned.layout.as_deref()).is_some_and(|(tensor, layout)| {
+            let is_slot = planned.class.meaning().hand_back == graphgrove_storage::HandBack::EarlierHandle;
+            let from = if is_slot { 0 } else { tensor.offset_bytes() };
+            let end =
+                from.checked_add_signed(planned.offset).and_then(|at| at.checked_add(layout.span_bytes()));
+            tensor.storage().bytes().is_ok_and(|bytes| end.is_some_and(|end| end <= bytes))
+        });
+        if !fits {
+            return Err(outside);
+        }
+    }
+    Ok(())
+}
+
+/// What the last run left goes stale, unless somebody must not be told.
+#[cold]
+fn check_pins(slab: &Slab) -> Result<(), Mismatch> {
+    match slab.live().find(|slot| slab.is_pinned(*slot)) {
+        Some(output) => Err(Mismatch::Pinned { output }),
+        None => Ok(()),
+    }
+}
+
+/// Checks new addresses: alignment where kernels have them in their arguments, and that inputs share memory as recorded.
+#[cold]
+fn check_changed<D: Device>(
+    node: &Node<D>,
+    call: &Call<'_, D>,
+    regions: &mut Regions,
+) -> Result<(), Mismatch> {
+    let address = |input: u32| {
+        let tensor = call.tensor(input as usize);
+        tensor.and_then(|tensor| tensor.address().ok()).unwrap_or(DevicePtr::NULL)
+    };
+    let groups = &node.staging.groups;
+    let mutates = node.mutates_in_place || groups.iter().any(|group| group.mutated);
+    regions.clear();
+    for group in groups {
+        let Some(leader) = group.members.first() else { continue };
+        let (input, start) = (InputIndex::new(leader.input), address(leader.input));
+        let is_as_recorded = |shift: u64, input: u32| start.checked_add(shift) == Some(address(input));
+        if !group.members.iter().all(|member| is_as_recorded(member.shift, member.input)) {
+            return Err(Mismatch::Sharing { input });
+        }
+        if let Some((remainder, alignment)) = group.alignment
+            && start.get() % alignment != remainder
+        {
+            return Err(Mismatch::Misaligned { input, address: start, alignment });
+        }
+        let end = start.get().saturating_add(group.span);
+        if mutates {
+            let before = node.in_place.partition_point(|(at, _)| *at < end);
+            let reach = before.checked_sub(1).and_then(|last| node.in_place.get(last));
+            if reach.is_some_and(|(_, reach)| *reach > start.get()) {
+                return Err(Mismatch::Sharing { input });
+            }
+        }
+        regions.push((start.get(), end, leader.input));
+    }
+    regions.sort_unstable();
+    match regions.windows(2).any(|pair| pair[1].0 < pair[0].1) {
+        true => Err(Mismatch::Sharing { input: first_shared(regions) }),
+        false => Ok(()),
+    }
+}
+
+/// The first input that lies in another one's memory.
+fn first_shared(regions: &Regions) -> InputIndex {
+    let meets = |a: &(u64, u64, u32)| regions.iter().any(|b| a.2 != b.2 && a.0 < b.1 && b.0 < a.1);
+    let first = regions.iter().filter(|region| meets(region)).map(|(_, _, input)| *input).min();
+    InputIndex::new(first.unwrap_or(0))
+}
+
+/// What is live behind a place of the path: a node that runs in its stead would run over it.
+pub(crate) fn tail_live<D: Device>(
+    nodes: &SlotMap<NodeKey, Node<D>>,
+    path: &[NodeKey],
+    depth: u32,
+) -> Result<(), Mismatch> {
+    let slots = PathSlabs { nodes, path };
+    for place in depth..slots.places() {
+        if let Some(slot) = slots.slab(place).and_then(|slab| slab.live().next()) {
+            return Err(Mismatch::TailLive { place, slot });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! What can go wrong, as data.
+
+use graphgrove_device::DeviceError;
+use graphgrove_storage::{InputIndex, SlotIndex, StorageId};
+
+use crate::{Mismatch, NodeKey};
+
+/// Why something was refused. Nothing has changed then, unless a variant says so.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The recording does not fit the call.
+    #[error("{0}")]
+    Mismatch(#[from] Mismatch),
+    /// The device refused. What was patched into an exec before is written again by its next launch.
+    #[error("{0}")]
+    Device(#[from] DeviceError),
+    /// A storage refused.
+    #[error("{0}")]
+    Storage(#[from] graphgrove_storage::Error),
+    /// Something ran, or the path was changed, since the call was checked.
+    #[error("the path has moved since the call was checked")]
+    OldCheck,
+    /// There is no such node.
+    #[error("node {node:?} is not known")]
+    UnknownNode {
+        /// The node.
+        node: NodeKey,
+    },
+    /// The node is part of the current path.
+    #[error("node {node:?} is on the path")]
+    OnPath {
+        /// The node.
+        node: NodeKey,
+    },
+    /// There is no such parameter in the set.
+    #[error("parameter {param} of a set of {count}")]
+    NoSuchParameter {
+        /// The place asked for.
+        param: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// A parameter's value is gone.
+    #[error("parameter {param}: {error}")]
+    StaleParameter {
+        /// Its place.
+        param: usize,
+        /// What became of it.
+        error: graphgrove_storage::Error,
+    },
+    /// An output of a recorded function cannot be a parameter, since its memory is written over.
+    #[error("parameter {param} is {storage}, whose memory is written over; pass it as an input")]
+    UnstableParameter {
+        /// Its place.
+        param: usize,
+        /// What it is.
+        storage: StorageId,
+    },
+    /// The plan was made for another number of inputs than the call has.
+    #[error("{given} inputs given for {planned} planned")]
+    InputCount {
+        /// How many were planned.
+        planned: usize,
+        /// How many were given.
+        given: usize,
+    },
+    /// An input is written to and lies in so many pieces that copying it back piece by piece does not pay.
+    #[error("{input} is written to and lies in {runs} pieces; at most {most} are copied back")]
+    TooScattered {
+        /// The input.
+        input: InputIndex,
+        /// Its pieces.
+        runs: u64,
+        /// The most pieces that are copied back.
+        most: u64,
+    },
+    /// As many buffers are needed as groups are copied, each long enough.
+    #[error("buffer {group} has {given} bytes of the {needed} that staging needs")]
+    StagingBuffer {
+        /// The group, counted among those that are copied.
+        group: usize,
+        /// The bytes needed.
+        needed: u64,
+        /// The bytes given; none if there is no such buffer.
+        given: u64,
+    },
+    /// The input's address cannot be patched, because not all of its uses are known. Recording again with the input copied
+    /// works.
+    #[error("{input} cannot be patched: {why}")]
+    Unpatchable {
+        /// The input.
+        input: InputIndex,
+        /// Why not.
+        why: Unpatchable,
+    },
+    /// Expectations, inputs and outputs of a recording do not fit each other.
+    #[error("{output} of the recording has no source: {why}")]
+    NoSource {
+        /// The output.
+        output: SlotIndex,
+        /// What is missing.
+        why: &'static str,
+    },
+}
+
+/// Why not all uses of an input are known.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unpatchable {
+    /// A kernel takes a struct by value, which may hold addresses.
+    #[error("{kernel} takes a struct by value, in which addresses may hide")]
+    HiddenPointers {
+        /// The kernel.
+        kernel: String,
+    },
+    /// The graph has work that did not come by way of the recorder.
+    #[error("{unknown} of {nodes} nodes were not enqueued by way of the recorder")]
+    UnknownWork {
+        /// The nodes that the recorder does not know.
+        unknown: usize,
+        /// All nodes.
+        nodes: usize,
+    },
+    /// A fill writes to it, whose address cannot be replaced.
+    #[error("it is filled, and the address of a fill cannot be replaced")]
+    Filled,
+    /// One kernel argument lies in the memory of two inputs.
+    #[error("its memory is also that of {other}")]
+    Shared {
+        /// The other input.
+        other: InputIndex,
+    },
+}

@@ -1,0 +1,277 @@
+//! Recording a function: capture with staging in front, copying back behind, and account of what lies between.
+
+use graphgrove_device::{
+    Args, CaptureGuard, CaptureMode, Device, DevicePtr, GatherRow, KernelHandle, LaunchDims, NodeId,
+};
+use graphgrove_storage::{Storage, Tensor};
+
+use crate::journal::{Journal, Watched};
+use crate::stage_plan::{Group, StagePlan, start};
+use crate::staging::{CopyBack, Row, StagedGroup, Staging, Table};
+use crate::{Error, Method, Route};
+
+/// A function that is being recorded. Dropping it throws the capture away.
+///
+/// Work that goes by way of it ([`launch`](Self::launch), [`copy`](Self::copy), [`fill`](Self::fill)) is known in every detail, so
+/// the addresses of patched inputs are found in it. Other work on the capturing stream is recorded just as well; then
+/// nothing can be patched, and [`finish`](Self::finish) says so.
+#[must_use = "dropping it throws the capture away"]
+pub struct Recorder<'d, D: Device> {
+    device: &'d D,
+    stream: D::Stream,
+    capture: CaptureGuard<'d, D>,
+    method: Method,
+    plan: StagePlan,
+    passed: Vec<Option<Tensor>>,
+    /// Where each copied group is staged, with what keeps it if it has to be copied back.
+    buffers: Vec<(DevicePtr, Option<Storage>)>,
+    written: Vec<DevicePtr>,
+    tables: Vec<Table>,
+    journal: Journal,
+}
+
+/// A captured function, ready to become a node.
+pub struct Captured<D: Device> {
+    pub(crate) exec: D::Exec,
+    pub(crate) staging: Staging,
+    pub(crate) method: Method,
+    pub(crate) routes: Vec<Option<Route>>,
+}
+
+impl<D: Device> Captured<D> {
+    /// A graph that was captured elsewhere, of a function of which nothing is staged.
+    #[must_use]
+    pub fn from_exec(exec: D::Exec, method: Method) -> Self {
+        Self { exec, staging: Staging::none(0), method, routes: Vec::new() }
+    }
+}
+
+impl<'d, D: Device> Recorder<'d, D> {
+    /// Begins the capture and stages the inputs.
+    ///
+    /// `inputs` are the inputs for which `plan` was made, and `buffers` is memory for the [groups](StagePlan::buffers) that are
+    /// copied. With [`Method::Reference`] nothing of the staging becomes part of the graph.
+    ///
+    /// # Errors
+    /// [`Error::InputCount`], [`Error::StagingBuffer`], [`Error::Storage`] for a stale input, [`Error::Device`]. No capture is open
+    /// then.
+    pub fn begin(
+        device: &'d D,
+        stream: &D::Stream,
+        method: Method,
+        plan: StagePlan,
+        inputs: &[Option<&Tensor>],
+        buffers: Vec<Storage>,
+    ) -> Result<Self, Error> {
+        if plan.inputs != inputs.len() {
+            return Err(Error::InputCount { planned: plan.inputs, given: inputs.len() });
+        }
+        let mut passed: Vec<Option<Tensor>> = inputs.iter().map(|tensor| tensor.cloned()).collect();
+        let mut written = vec![DevicePtr::NULL; inputs.len()];
+        let mut watched = Vec::new();
+        for group in &plan.groups {
+            for member in &group.members {
+                let at = member.input as usize;
+                if let (Some(written), Some(tensor)) =
+                    (written.get_mut(at), inputs.get(at).copied().flatten())
+                {
+                    *written = tensor.address()?;
+                }
+            }
+            if group.route == Route::Patched {
+                let start = start(group, inputs)?;
+                watched.push(Watched { input: group.leader(), start, bytes: group.span });
+            }
+        }
+        let buffers = place(&plan, inputs, buffers, &mut passed)?;
+        let capture = CaptureGuard::begin(device, stream, CaptureMode::ThreadLocal)?;
+        let mut recorder = Self {
+            device,
+            stream: stream.clone(),
+            capture,
+            method,
+            plan,
+            passed,
+            buffers,
+            written,
+            tables: Vec::new(),
+            journal: Journal::new(watched),
+        };
+        recorder.copy_in()?;
+        Ok(recorder)
+    }
+
+    /// The inputs as the function has to use them: what is copied is where it is copied to. Taking them out and dropping them
+    /// gives their memory up inside the recording.
+    pub fn passed(&mut self) -> &mut Vec<Option<Tensor>> {
+        &mut self.passed
+    }
+
+    /// The stream that captures.
+    #[must_use]
+    pub fn stream(&self) -> &D::Stream {
+        &self.stream
+    }
+
+    /// Records a kernel, on this stream or on one that has joined the capture.
+    ///
+    /// # Errors
+    /// [`Error::Device`]
+    pub fn launch(
+        &mut self,
+        stream: &D::Stream,
+        kernel: &D::Kernel,
+        dims: LaunchDims,
+        args: &Args,
+    ) -> Result<Option<NodeId>, Error> {
+        let node = self.device.launch(stream, kernel, dims, args)?;
+        self.journal.kernel(node, kernel.name(), args);
+        Ok(node)
+    }
+
+    /// Records a copy within the device.
+    ///
+    /// # Errors
+    /// [`Error::Device`]
+    pub fn copy(
+        &mut self,
+        stream: &D::Stream,
+        to: DevicePtr,
+        from: DevicePtr,
+        bytes: u64,
+    ) -> Result<Option<NodeId>, Error> {
+        let node = self.device.copy(stream, to, from, bytes)?;
+        self.journal.copy(node, to, from);
+        Ok(node)
+    }
+
+    /// Records a fill.
+    ///
+    /// # Errors
+    /// [`Error::Device`]
+    pub fn fill(
+        &mut self,
+        stream: &D::Stream,
+        to: DevicePtr,
+        value: u8,
+        bytes: u64,
+    ) -> Result<Option<NodeId>, Error> {
+        let node = self.device.fill(stream, to, value, bytes)?;
+        self.journal.fill(to);
+        Ok(node)
+    }
+
+    /// Ends the capture behind the copies that bring written inputs back, and makes it ready to launch. Nothing has run yet.
+    ///
+    /// # Errors
+    /// [`Error::Device`] for a capture that failed or a graph that owns memory; [`Error::Unpatchable`] for an input that should
+    /// be patched and of which not every use is known. The capture is over then and nothing is left of it.
+    pub fn finish(mut self) -> Result<Captured<D>, Error> {
+        let backs = self.copy_back()?;
+        let graph = self.capture.end()?;
+        let audit = self.device.audit(&graph)?;
+        audit.refuse_memory_nodes()?;
+        let sites = self.journal.sites(audit.nodes)?;
+        let exec = self.device.instantiate(&graph)?;
+        let mut routes = vec![None; self.plan.inputs];
+        for (input, route) in self.plan.routes() {
+            if let Some(slot) = routes.get_mut(input.get() as usize) {
+                *slot = Some(route);
+            }
+        }
+        let alignment = self.plan.alignment;
+        let groups = self.plan.groups.iter().map(|group| staged_group(group, alignment, &self.written));
+        let staging = Staging::new(self.written.clone(), groups.collect(), self.tables, backs, sites);
+        Ok(Captured { exec, staging, method: self.method, routes })
+    }
+
+    /// Captures the gather nodes, or lists the copies that each call makes by itself.
+    fn copy_in(&mut self) -> Result<(), Error> {
+        let mut rows = Vec::new();
+        for (group, (buffer, _)) in self.plan.copied().zip(&self.buffers) {
+            let from = self.written.get(group.leader() as usize).copied().unwrap_or(DevicePtr::NULL);
+            for run in &group.runs {
+                let to = GatherRow { to: further(*buffer, group.lead + run.at), bytes: run.bytes };
+                rows.push((Row { input: group.leader(), offset: run.at }, to, further(from, run.at)));
+            }
+        }
+        for part in rows.chunks(self.device.gather_rows().max(1)) {
+            let to: Box<[GatherRow]> = part.iter().map(|(_, to, _)| *to).collect();
+            let sources: Box<[DevicePtr]> = part.iter().map(|(_, _, from)| *from).collect();
+            let node = match self.method {
+                Method::Fast => {
+                    self.journal.other();
+                    self.device.gather(&self.stream, &to, &sources)?
+                }
+                Method::Reference => None,
+            };
+            self.tables.push(Table { node, rows: part.iter().map(|(row, ..)| *row).collect(), to, sources });
+        }
+        Ok(())
+    }
+
+    fn copy_back(&mut self) -> Result<Vec<CopyBack>, Error> {
+        let mut backs = Vec::new();
+        for (group, (buffer, _)) in self.plan.copied().zip(&self.buffers) {
+            let start = self.written.get(group.leader() as usize).copied().unwrap_or(DevicePtr::NULL);
+            for run in &group.back {
+                let (from, to) = (further(*buffer, group.lead + run.at), further(start, run.at));
+                let node = match self.method {
+                    Method::Fast => {
+                        self.journal.other();
+                        self.device.copy(&self.stream, to, from, run.bytes)?
+                    }
+                    Method::Reference => None,
+                };
+                let row = Row { input: group.leader(), offset: run.at };
+                backs.push(CopyBack { node, row, from, bytes: run.bytes, to });
+            }
+        }
+        Ok(backs)
+    }
+}
+
+/// Moves copied inputs to their buffers, as the function is to see them.
+fn place(
+    plan: &StagePlan,
+    inputs: &[Option<&Tensor>],
+    buffers: Vec<Storage>,
+    passed: &mut [Option<Tensor>],
+) -> Result<Vec<(DevicePtr, Option<Storage>)>, Error> {
+    let mut placed = Vec::new();
+    let mut buffers = buffers.into_iter();
+    for (number, group) in plan.copied().enumerate() {
+        let needed = group.buffer_bytes();
+        let Some(buffer) = buffers.next() else {
+            return Err(Error::StagingBuffer { group: number, needed, given: 0 });
+        };
+        let given = buffer.bytes()?;
+        if given < needed {
+            return Err(Error::StagingBuffer { group: number, needed, given });
+        }
+        for member in &group.members {
+            let at = member.input as usize;
+            if let (Some(slot), Some(tensor)) = (passed.get_mut(at), inputs.get(at).copied().flatten()) {
+                let moved = Tensor::new(buffer.clone(), tensor.layout().clone(), group.lead + member.shift)?;
+                *slot = Some(moved);
+            }
+        }
+        // What is copied back at the end has to be there until then, even if the function drops it.
+        placed.push((buffer.base()?, (!group.back.is_empty()).then_some(buffer)));
+    }
+    Ok(placed)
+}
+
+fn staged_group(group: &Group, alignment: u64, written: &[DevicePtr]) -> StagedGroup {
+    let start = written.get(group.leader() as usize).map_or(0, |at| at.get());
+    StagedGroup {
+        members: group.members.clone(),
+        span: group.span,
+        alignment: (group.route == Route::Patched && alignment > 1).then(|| (start % alignment, alignment)),
+        mutated: group.mutated,
+    }
+}
+
+fn further(from: DevicePtr, bytes: u64) -> DevicePtr {
+    from.checked_add(bytes).unwrap_or(DevicePtr::NULL)
+}

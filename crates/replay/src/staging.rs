@@ -1,0 +1,196 @@
+//! How the addresses of a call's staged inputs get into an exec.
+
+use graphgrove_device::{Device, DeviceError, DevicePtr, GatherRow, NodeId};
+
+use crate::journal::Site;
+use crate::stage_plan::Member;
+use crate::{Call, Input};
+use smallvec::SmallVec;
+
+/// What a recording knows of its staged inputs, and what its exec was last told of them.
+pub(crate) struct Staging {
+    /// The address from which the exec reads each input, parameters last; null for what is not staged.
+    pub(crate) written: Box<[DevicePtr]>,
+    pub(crate) groups: Box<[StagedGroup]>,
+    /// The gather nodes, or the copies of each call where the graph has none.
+    tables: Box<[Table]>,
+    /// The copies that bring written inputs back.
+    backs: Box<[CopyBack]>,
+    /// The nodes in which addresses stand.
+    sites: Box<[Site]>,
+    /// Whether the exec may have been told something else than `written` says, because a patch failed half-way.
+    pub(crate) is_uncertain: bool,
+}
+
+/// Inputs that share memory, as a check sees them.
+#[derive(Clone, Debug)]
+pub(crate) struct StagedGroup {
+    pub(crate) members: SmallVec<[Member; 1]>,
+    pub(crate) span: u64,
+    /// What the address of its first byte has to be congruent to, and modulo what.
+    pub(crate) alignment: Option<(u64, u64)>,
+    /// Whether one of them is written to.
+    pub(crate) mutated: bool,
+}
+
+/// One gather node.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    /// The node; none where each call copies by itself.
+    pub(crate) node: Option<NodeId>,
+    pub(crate) rows: Box<[Row]>,
+    pub(crate) to: Box<[GatherRow]>,
+    /// As they are in the exec.
+    pub(crate) sources: Box<[DevicePtr]>,
+}
+
+/// One piece of an input that is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) input: u32,
+    /// Bytes from the input's first element.
+    pub(crate) offset: u64,
+}
+
+/// One piece of an input that is copied back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CopyBack {
+    /// The node; none where each call copies by itself.
+    pub(crate) node: Option<NodeId>,
+    pub(crate) row: Row,
+    /// Where the piece is staged.
+    pub(crate) from: DevicePtr,
+    pub(crate) bytes: u64,
+    /// Where the exec copies it to.
+    pub(crate) to: DevicePtr,
+}
+
+impl Staging {
+    pub(crate) fn new(
+        written: Vec<DevicePtr>,
+        groups: Vec<StagedGroup>,
+        tables: Vec<Table>,
+        backs: Vec<CopyBack>,
+        sites: Vec<Site>,
+    ) -> Self {
+        Self {
+            written: written.into(),
+            groups: groups.into(),
+            tables: tables.into(),
+            backs: backs.into(),
+            sites: sites.into(),
+            is_uncertain: false,
+        }
+    }
+
+    /// Nothing is staged.
+    pub(crate) fn none(inputs: usize) -> Self {
+        Self::new(vec![DevicePtr::NULL; inputs], Vec::new(), Vec::new(), Vec::new(), Vec::new())
+    }
+
+    /// How many driver calls a change of every address costs.
+    pub(crate) fn patches(&self) -> usize {
+        self.tables.iter().filter(|table| table.node.is_some()).count()
+            + self.backs.iter().filter(|back| back.node.is_some()).count()
+            + self.sites.len()
+    }
+
+    /// The nodes that hold an input's address.
+    pub(crate) fn sites_of(&self, input: u32) -> usize {
+        self.sites.iter().filter(|site| site.uses.iter().any(|used| used.input == input)).count()
+    }
+
+    /// Writes the addresses of a call's inputs into the exec, where they differ from those that it has.
+    ///
+    /// When it fails, the exec may have some of them; the next call writes all.
+    pub(crate) fn patch<D: Device>(
+        &mut self,
+        device: &D,
+        exec: &mut D::Exec,
+        call: &Call<'_, D>,
+    ) -> Result<(), DeviceError> {
+        let all = std::mem::replace(&mut self.is_uncertain, true);
+        for table in &mut self.tables {
+            let mut changed = all;
+            for (row, source) in table.rows.iter().zip(&mut table.sources) {
+                let new = address_of(call, row.input, row.offset);
+                changed |= *source != new;
+                *source = new;
+            }
+            if let Some(node) = table.node.filter(|_| changed) {
+                device.patch_gather(exec, node, &table.sources)?;
+            }
+        }
+        for back in &mut self.backs {
+            let new = address_of(call, back.row.input, back.row.offset);
+            let changed = all || back.to != new;
+            back.to = new;
+            if let Some(node) = back.node.filter(|_| changed) {
+                device.patch_copy(exec, node, new, back.from)?;
+            }
+        }
+        for site in &mut self.sites {
+            let mut changed = all;
+            for used in &site.uses {
+                let new = address_of(call, used.input, used.offset);
+                changed |= site.args.pointer(used.arg) != Some(new);
+                site.args.set_pointer(used.arg, new);
+            }
+            if changed {
+                let both = (site.args.pointer(0), site.args.pointer(1));
+                match both {
+                    (Some(to), Some(from)) if site.is_copy => device.patch_copy(exec, site.node, to, from)?,
+                    _ => device.patch_kernel(exec, site.node, &site.args)?,
+                }
+            }
+        }
+        for member in self.groups.iter().flat_map(|group| &group.members) {
+            if let Some(written) = self.written.get_mut(member.input as usize) {
+                *written = address_of(call, member.input, 0);
+            }
+        }
+        self.is_uncertain = false;
+        Ok(())
+    }
+
+    /// Copies staged inputs in, one at a time, where the graph does not.
+    pub(crate) fn copy_in<D: Device>(&self, device: &D, call: &Call<'_, D>) -> Result<(), DeviceError> {
+        for table in self.tables.iter().filter(|table| table.node.is_none()) {
+            for (row, to) in table.rows.iter().zip(&table.to) {
+                device.copy(call.stream, to.to, address_of(call, row.input, row.offset), to.bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies written inputs back, where the graph does not.
+    pub(crate) fn copy_back<D: Device>(&self, device: &D, call: &Call<'_, D>) -> Result<(), DeviceError> {
+        for back in self.backs.iter().filter(|back| back.node.is_none()) {
+            device.copy(
+                call.stream,
+                address_of(call, back.row.input, back.row.offset),
+                back.from,
+                back.bytes,
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// The address `offset` bytes behind an input's first element. The call was checked, so there is one.
+fn address_of<D: Device>(call: &Call<'_, D>, input: u32, offset: u64) -> DevicePtr {
+    let tensor = call.tensor(input as usize);
+    let address = tensor.and_then(|tensor| tensor.address().ok()).unwrap_or(DevicePtr::NULL);
+    address.checked_add(offset).unwrap_or(DevicePtr::NULL)
+}
+
+impl<'a, D: Device> Call<'a, D> {
+    /// A tensor among all inputs: those of the call first, then the parameters.
+    #[must_use]
+    pub fn tensor(&self, input: usize) -> Option<&'a graphgrove_storage::Tensor> {
+        match self.inputs.get(input) {
+            Some(given) => Input::tensor(given),
+            None => self.params?.tensors().get(input - self.inputs.len()),
+        }
+    }
+}

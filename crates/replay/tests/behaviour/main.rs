@@ -1,0 +1,5 @@
+//! What the crate promises, by behaviour.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod replaying;
+mod workshop;
