@@ -104,6 +104,22 @@ pub enum Error {
         /// The storage that was brought.
         given: Option<StorageId>,
     },
+    /// What was recorded for a fresh output does not lie in the block that was planned for it.
+    #[error("{output} was not recorded in the block that was planned for it")]
+    NotRecorded {
+        /// The output.
+        output: SlotIndex,
+        /// The storage that was recorded; none if there is none.
+        given: Option<StorageId>,
+    },
+    /// Two fresh outputs of one node have some of their blocks in common.
+    #[error("{a} and {b} share a block")]
+    SharedBlock {
+        /// The output whose block begins first.
+        a: SlotIndex,
+        /// The other one.
+        b: SlotIndex,
+    },
     /// An output lies in memory of which nobody said where it comes from.
     #[error("{output} is an alias of {storage}, which is neither on the path nor an input nor a constant")]
     ForeignOutput {

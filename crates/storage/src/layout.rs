@@ -31,7 +31,8 @@ impl Layout {
         let mut stride = 1_u64;
         for (at, &size) in strides.iter_mut().zip(shape).rev() {
             *at = stride;
-            stride = stride.checked_mul(size.max(1)).ok_or(Error::TooLarge)?;
+            // Where a stride is too large there are too many elements, which is refused below, or none.
+            stride = stride.saturating_mul(size.max(1));
         }
         Self::strided(dtype, shape, &strides)
     }

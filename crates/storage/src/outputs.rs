@@ -85,8 +85,8 @@ impl Outputs {
             OutputClass::NotTensor => None,
             _ => {
                 let mut borrowed = lock(&sheet.borrowed);
-                let at = borrowed.iter().position(|(of, _)| *of == output)?;
-                Some(borrowed.swap_remove(at).1)
+                let at = borrowed.binary_search_by_key(&output, |(of, _)| *of).ok()?;
+                borrowed.get_mut(at)?.1.take()
             }
         }
     }

@@ -39,8 +39,8 @@ pub(crate) struct Sheet {
     pub(crate) waiting: Box<[AtomicU64]>,
     /// The same for outputs that own no slots.
     pub(crate) waiting_aliases: Box<[AtomicU64]>,
-    /// Outputs in memory of others that wait to be taken.
-    pub(crate) borrowed: Mutex<Vec<(SlotIndex, Tensor)>>,
+    /// Outputs in memory of others, in their order; those that wait to be taken are still there.
+    pub(crate) borrowed: Mutex<Vec<Borrowed>>,
     /// One while the run's `Outputs` exists.
     outputs: AtomicU32,
     /// One while the run's `SavedOutputs` exists.
@@ -50,11 +50,15 @@ pub(crate) struct Sheet {
     pub(crate) ledger: Arc<Ledger>,
 }
 
+/// An output in memory of others, until it is taken.
+pub(crate) type Borrowed = (SlotIndex, Option<Tensor>);
+
 /// What a handle finds when its epoch is not the sheet's any more.
 #[derive(Default)]
 struct Past {
     made_in: Step,
-    fates: SmallVec<[(SlotIndex, Fate); 2]>,
+    /// In the order of the slots.
+    fates: Vec<(SlotIndex, Fate)>,
     /// A (slot, n) pair means: n times somebody has the slot's address and cannot be told of a new one.
     pins: SmallVec<[(SlotIndex, usize); 1]>,
 }
@@ -80,7 +84,8 @@ impl Holders {
 
 impl Past {
     fn find(&self, sheet: &Sheet, slot: SlotIndex, epoch: Epoch) -> Result<Found, Box<Stale>> {
-        match self.fates.iter().find(|(of, _)| *of == slot) {
+        let at = self.fates.binary_search_by_key(&slot, |(of, _)| *of);
+        match at.ok().and_then(|at| self.fates.get(at)) {
             None => Ok(Found::Here),
             Some((_, Fate::Moved(block))) => Ok(Found::Moved(Arc::clone(block))),
             Some((_, Fate::Gone(cause))) => Err(Box::new(Stale {
@@ -90,6 +95,13 @@ impl Past {
                 made_in: self.made_in,
                 cause: Cause::clone(cause),
             })),
+        }
+    }
+
+    fn add_pins(&mut self, slot: SlotIndex, pins: usize) {
+        match self.pins.iter_mut().find(|(of, _)| *of == slot) {
+            Some((_, count)) => *count += pins,
+            None => self.pins.push((slot, pins)),
         }
     }
 }
@@ -188,8 +200,7 @@ impl Sheet {
     pub(crate) fn begin(&self, epoch: Epoch) {
         debug_assert!(self.is_free());
         if self.epoch.load(Ordering::Relaxed) & LOOK != 0 {
-            // Or handles of this run would find what became of those of the last one.
-            lock(&self.past).fates.clear();
+            self.forget_fates();
         }
         let saved = u32::from(self.table.has_saved);
         for (bits, own) in self.held.iter().zip(&self.table.own) {
@@ -211,6 +222,13 @@ impl Sheet {
         self.refs.fetch_add(1 + saved as usize + self.table.own_words as usize, Ordering::Relaxed);
         self.ledger.add_words(self.table.own_words);
         self.epoch.store(epoch.get(), Ordering::Relaxed);
+    }
+
+    /// Forgets what became of the handles of the last run, or those of the next one would find it.
+    #[cold]
+    fn forget_fates(&self) {
+        let over = std::mem::take(&mut lock(&self.past).fates);
+        drop(over); // Without the lock, since what owns a copy may be anybody's.
     }
 
     /// Adds a holder to a slot that the caller holds.
@@ -308,7 +326,12 @@ impl Sheet {
         }
         fates.retain(|(slot, _)| !pinned.contains(slot));
         past.made_in = made_in;
-        past.fates.extend(fates);
+        if past.fates.is_empty() {
+            past.fates = fates;
+        } else {
+            past.fates.extend(fates);
+        }
+        past.fates.sort_by_key(|(slot, _)| *slot);
         self.epoch.store(epoch.get() | LOOK, Ordering::Relaxed);
         pinned
     }
@@ -319,12 +342,16 @@ impl Sheet {
         let mut past = lock(&self.past);
         let found = past.find(self, slot, epoch)?;
         if matches!(found, Found::Here) {
-            match past.pins.iter_mut().find(|(of, _)| *of == slot) {
-                Some((_, count)) => *count += 1,
-                None => past.pins.push((slot, 1)),
-            }
+            past.add_pins(slot, 1);
         }
         Ok(found)
+    }
+
+    /// Adds pins that were taken before the slot was one. The slot is held and its value is here.
+    pub(crate) fn add_pins(&self, slot: SlotIndex, pins: usize) {
+        if pins > 0 {
+            lock(&self.past).add_pins(slot, pins);
+        }
     }
 
     /// Takes back one [`pin`](Self::pin) that found the value here.
@@ -346,10 +373,10 @@ impl Sheet {
 
     /// Lets copies go that nobody holds a handle of any more, and returns how many.
     pub(crate) fn sweep(&self) -> usize {
-        let mut past = lock(&self.past);
-        let before = past.fates.len();
-        past.fates.retain(|(slot, fate)| matches!(fate, Fate::Gone(_)) || self.is_held(*slot));
-        before - past.fates.len()
+        let is_over = |slot, fate: &Fate| matches!(fate, Fate::Moved(_)) && !self.is_held(slot);
+        let over: Vec<_> =
+            lock(&self.past).fates.extract_if(.., |(slot, fate)| is_over(*slot, fate)).collect();
+        over.len() // The copies go without the lock, since what owns one may be anybody's.
     }
 }
 

@@ -10,11 +10,11 @@ use crate::block::Owner;
 use crate::hold::SheetRef;
 use crate::outputs::Outputs;
 use crate::saved::SavedOutputs;
-use crate::sheet::{Fate, Holders, Sheet};
+use crate::sheet::{Borrowed, Fate, Holders, Sheet};
 use crate::stale::{Cause, Event};
 use crate::sync::lock;
 use crate::table::Table;
-use crate::{Epoch, Error, Ledger, OutputClass, PlannedOutput, SlabId, SlotIndex, Step, Tensor};
+use crate::{Epoch, Error, Ledger, OutputClass, PlannedOutput, SlabId, SlotIndex, Step, Storage, Tensor};
 
 /// Where a node's outputs live, made once when the node is recorded.
 ///
@@ -25,6 +25,8 @@ pub struct Slab {
     sheet: SheetRef,
     /// Sheets with stale or moved handles, and sheets that had some: they are used again once nothing holds them.
     retired: Vec<SheetRef>,
+    /// Where among them to look first for one that is used again.
+    look_at: usize,
     epoch: Epoch,
     made_in: Step,
     /// The slots, as bits, that are neither stale nor moved in this run.
@@ -32,6 +34,9 @@ pub struct Slab {
     /// The slots, as bits, that were live when their deaths were last asked for.
     seen: Box<[u64]>,
 }
+
+/// How many retired sheets a run looks at for one to use again.
+const LOOKS: usize = 4;
 
 /// What a run leaves: its outputs, and what its backward reads.
 #[derive(Debug)]
@@ -48,7 +53,7 @@ impl Slab {
     /// `producer` is the function's name for reports, `key` any number by which the caller knows the node.
     ///
     /// # Errors
-    /// [`Error::BadOutput`], [`Error::OutOfStorage`], [`Error::TooManyOutputs`]
+    /// [`Error::BadOutput`], [`Error::OutOfStorage`], [`Error::SharedBlock`], [`Error::TooManyOutputs`]
     pub fn new(
         ledger: &Arc<Ledger>,
         producer: impl Into<Arc<str>>,
@@ -60,6 +65,7 @@ impl Slab {
         Ok(Self {
             sheet: SheetRef::new(Sheet::new(table, Arc::clone(ledger))),
             retired: Vec::new(),
+            look_at: 0,
             epoch: Epoch::new(0),
             made_in: Step::new(0),
             valid: vec![0; words].into(),
@@ -104,34 +110,37 @@ impl Slab {
     ///
     /// # Errors
     /// [`Error::NoSource`], [`Error::WrongSource`], [`Error::OutOfStorage`], [`Error::Stale`] for a source that is stale,
-    /// [`Error::Pinned`] for an output of the last run that is live and pinned.
+    /// [`Error::Pinned`] for an output of the last run that is live and [pinned](Self::pinned).
     pub fn hand_back(
         &mut self,
         step: Step,
         source: impl FnMut(SlotIndex, OutputClass) -> Option<Tensor>,
     ) -> Result<HandedBack, Error> {
-        let fresh_sheet = (!self.sheet.is_free()).then(|| self.spare());
-        let sheet = fresh_sheet.as_ref().unwrap_or(&self.sheet);
+        let spare = (!self.sheet.is_free()).then(|| self.spare());
         let mut elsewhere = SmallVec::new();
-        if !sheet.table.sourced.is_empty() {
-            let brought = bring(sheet, source, &mut elsewhere);
-            if let Err(error) = brought {
-                lock(&sheet.borrowed).clear();
-                self.retired.extend(fresh_sheet);
+        let brought = bring(spare.as_ref().unwrap_or(&self.sheet), source, &mut elsewhere);
+        let ready = brought.and_then(|brought| {
+            if spare.is_some() {
+                self.invalidate(&Cause { event: Event::RanAgain, step, by: None })?;
+            }
+            Ok(brought)
+        });
+        let brought = match ready {
+            Ok(brought) => brought,
+            Err(error) => {
+                self.retired.extend(spare);
                 return Err(error);
             }
-        }
-        if let Some(sheet) = fresh_sheet {
-            if let Err(error) = self.invalidate(&Cause { event: Event::RanAgain, step, by: None }) {
-                lock(&sheet.borrowed).clear();
-                self.retired.push(sheet);
-                return Err(error);
-            }
+        };
+        if let Some(sheet) = spare {
             self.retired.push(std::mem::replace(&mut self.sheet, sheet));
         }
         let sheet = &self.sheet;
         let epoch = Epoch::new(self.epoch.get() + 1);
         sheet.begin(epoch);
+        if let Some(brought) = brought {
+            *lock(&sheet.borrowed) = brought;
+        }
         (self.epoch, self.made_in) = (epoch, step);
         self.valid.copy_from_slice(&sheet.table.own);
         self.seen.copy_from_slice(&sheet.table.own);
@@ -151,22 +160,37 @@ impl Slab {
     /// the function left elsewhere count for the slots' liveness from here on, and go stale with them.
     ///
     /// # Errors
-    /// As [`hand_back`](Self::hand_back).
+    /// As [`hand_back`](Self::hand_back), and [`Error::NotRecorded`] if a fresh output's tensor is missing or does not lie in
+    /// the block that was planned for it: nobody would keep that block from being given back while the slot is live.
     pub fn hand_back_recorded(
         &mut self,
         step: Step,
         recorded: &[Option<Tensor>],
         source: impl FnMut(SlotIndex, OutputClass) -> Option<Tensor>,
     ) -> Result<(HandedBack, Vec<(SlotIndex, Owner)>), Error> {
+        for slot in (0..self.words()).flat_map(|word| SlotIndex::in_word(word, self.own_word(word))) {
+            let given = recorded.get(slot.place()).and_then(Option::as_ref).map(Tensor::storage);
+            let block = given.and_then(Storage::unadopted).map(|block| (block.base, block.bytes));
+            if block.is_none() || block != self.block(slot) {
+                let given = given.map(Storage::id).transpose()?.flatten();
+                return Err(Error::NotRecorded { output: slot, given });
+            }
+        }
         let back = self.hand_back(step, source)?;
         let owners = adopt(&back, recorded);
         Ok((back, owners))
     }
 
     /// A sheet on which nothing is held.
+    ///
+    /// It looks at a few of the retired ones, and at the next few when it is asked again. If it looked at all, somebody who
+    /// keeps an output of every run would make each run slower than the one before.
     fn spare(&mut self) -> SheetRef {
-        if let Some(at) = self.retired.iter().position(SheetRef::is_sole) {
-            return self.retired.swap_remove(at);
+        for _ in 0..LOOKS.min(self.retired.len()) {
+            self.look_at = if self.look_at + 1 < self.retired.len() { self.look_at + 1 } else { 0 };
+            if self.retired.get(self.look_at).is_some_and(SheetRef::is_sole) {
+                return self.retired.swap_remove(self.look_at);
+            }
         }
         SheetRef::new(Sheet::new(Arc::clone(&self.sheet.table), Arc::clone(&self.sheet.ledger)))
     }
@@ -209,6 +233,14 @@ impl Slab {
     #[must_use]
     pub fn is_pinned(&self, slot: SlotIndex) -> bool {
         self.is_live(slot) && self.sheet.is_pinned(slot)
+    }
+
+    /// A live slot whose address somebody has and cannot be told of a new one, the lowest; none if the node can run again.
+    ///
+    /// It is to be asked before the node's work is launched: when the outputs are handed back it is too late.
+    #[must_use]
+    pub fn pinned(&self) -> Option<SlotIndex> {
+        self.live().find(|&slot| self.sheet.is_pinned(slot))
     }
 
     /// Lets go of copies that no handle reads any more, and of sheets that will not be used again. Returns how many copies.
@@ -295,13 +327,19 @@ impl Slab {
     }
 }
 
-/// Makes the handles of outputs in memory of others, and lays them where they wait to be taken.
+/// Makes the handles of outputs in memory of others; none if there are no such outputs. The sheet is free.
+///
+/// They are laid on the sheet when the run begins, in the room that those of its last run left: nothing is there, and no
+/// lock is held, while `source` runs, which is the caller's code and may end early.
 fn bring(
     sheet: &Sheet,
     mut source: impl FnMut(SlotIndex, OutputClass) -> Option<Tensor>,
     saved: &mut SmallVec<[(SlotIndex, Tensor); 1]>,
-) -> Result<(), Error> {
-    let mut borrowed = lock(&sheet.borrowed);
+) -> Result<Option<Vec<Borrowed>>, Error> {
+    if sheet.table.sourced.is_empty() {
+        return Ok(None);
+    }
+    let mut borrowed = std::mem::take(&mut *lock(&sheet.borrowed));
     for &output in &sheet.table.sourced {
         let Some(planned) = sheet.table.output(output) else { continue };
         let brought = source(output, planned.class).ok_or(Error::NoSource { output })?;
@@ -329,25 +367,22 @@ fn bring(
             saved.push((output, tensor.clone()));
         }
         if planned.readers.caller() {
-            borrowed.push((output, tensor));
+            borrowed.push((output, Some(tensor)));
         }
     }
-    Ok(())
+    Ok(Some(borrowed))
 }
 
 /// Makes the blocks of a recording's own tensors those of its slots, and returns what owned them.
 ///
-/// Precondition: nothing has been taken from or dropped of what was handed back.
+/// Preconditions: nothing has been taken from or dropped of what was handed back; what is recorded for a slot lies in its
+/// block.
 fn adopt(back: &HandedBack, recorded: &[Option<Tensor>]) -> Vec<(SlotIndex, Owner)> {
     let sheet = back.outputs.sheet();
     let mut owners = Vec::new();
     for (slot, tensor) in (0..).map(SlotIndex::new).zip(recorded) {
         let block = tensor.as_ref().and_then(|tensor| tensor.storage().unadopted());
-        let Some(block) =
-            block.filter(|block| sheet.is_held(slot) && sheet.table.place(slot).base == block.base)
-        else {
-            continue;
-        };
+        let Some(block) = block.filter(|_| sheet.table.owns(slot)) else { continue };
         sheet.hold_again(slot);
         // SAFETY: `back` holds the slot, and nothing of it has been let go of; the holder taken over was added just now.
         let hold = unsafe { sheet.take_over(slot, back.outputs.epoch()) };

@@ -24,7 +24,8 @@ pub struct Tensor {
 static NO_LAYOUT: std::sync::LazyLock<Layout> = std::sync::LazyLock::new(Layout::nothing);
 
 impl Tensor {
-    /// A view of a storage, `offset` bytes from its start on. A layout without elements needs no memory.
+    /// A view of a storage, `offset` bytes from its start on. A layout without elements needs no memory, and lies at the
+    /// storage's end if its offset is larger.
     ///
     /// # Errors
     /// [`Error::OutOfStorage`], [`Error::Stale`]
@@ -42,9 +43,12 @@ impl Tensor {
 
     pub(crate) fn with(storage: Storage, layout: Arc<Layout>, offset: u64) -> Result<Self, Error> {
         let bytes = storage.bytes()?;
-        if !layout.is_empty() {
+        let offset = if layout.is_empty() {
+            offset.min(bytes)
+        } else {
             check_bounds(offset, layout.span_bytes(), bytes)?;
-        }
+            offset
+        };
         Ok(Self { storage, view: Some((layout, offset)) })
     }
 
@@ -140,7 +144,8 @@ impl Tensor {
     /// # Errors
     /// [`Error::Stale`]
     pub fn as_input(&self) -> Result<Passed, Error> {
-        Ok(Passed { storage: self.storage.id()?, address: self.address()?, signature: self.signature() })
+        let storage = self.storage.id()?.filter(|_| !self.layout().is_empty());
+        Ok(Passed { storage, address: self.address()?, signature: self.signature() })
     }
 
     /// Whether the two lie in the same memory, at whatever places.

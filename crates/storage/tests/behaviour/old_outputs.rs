@@ -3,7 +3,8 @@
 use graphgrove_device::{Call, DeviceError};
 use graphgrove_sim::{Failure, Fault};
 use graphgrove_storage::{
-    Ended, Error, Layout, Ledger, OldOutput, OutputClass, PlannedOutput, Readers, Slab, SlotIndex, Tensor,
+    Ended, Error, Layout, Ledger, OldOutput, OutputClass, Owner, Pinned, PlannedOutput, Readers, Slab,
+    SlotIndex, Tensor,
 };
 
 use crate::rig::{BLOCK, Census, Rig, began, floats, run, slab, slot, take};
@@ -192,4 +193,63 @@ fn a_sweep_keeps_one_spare_sheet_and_whatever_is_held() {
     assert!(last.is_some_and(|tensor| tensor.address().is_err()) && newer[0].address().is_ok());
     drop((newer, f, ledger));
     assert_eq!(census.alive(), 0);
+}
+
+#[test]
+fn memory_that_is_refused_is_refused_before_anything_is_copied() {
+    let mut it = Step::new(3);
+    let _tensors = it.run(1);
+    let before = it.rig.device.counts().of(Call::Copy);
+    let Step { rig, slab, census } = &mut it;
+    let mut left = 2;
+    let failed = slab.end_step(
+        &rig.device.clone(),
+        &rig.stream.clone(),
+        &began(2),
+        |_| OldOutput::CopyOut,
+        |_| {
+            left = i32::checked_sub(left, 1).filter(|left| *left >= 0).ok_or(Error::TooLarge)?;
+            Ok((rig.block(), census.owner()))
+        },
+    );
+    assert_eq!(failed, Err(Error::TooLarge));
+    assert_eq!((it.rig.device.counts().of(Call::Copy), it.census.alive()), (before, 0));
+}
+
+/// What owns a copy and takes part in the slab that it is a copy from.
+struct Entangled(#[expect(dead_code, reason = "it is there to be dropped")] Pinned, Tensor);
+
+impl Drop for Entangled {
+    fn drop(&mut self) {
+        assert!(self.1.pin().is_ok() && self.1.address().is_ok());
+    }
+}
+
+#[test]
+fn what_owns_a_copy_may_use_the_slab_when_it_goes() {
+    for sweeps in [true, false] {
+        let (done, waits) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let mut it = Step::new(2);
+            let mut tensors = it.run(1);
+            let other = tensors.remove(1);
+            let Step { rig, slab, .. } = &mut it;
+            let (device, stream, to) = (rig.device.clone(), rig.stream.clone(), rig.block());
+            let rule = |of| if of == slot(0) { OldOutput::CopyOut } else { OldOutput::Keep };
+            let allocate = |_| {
+                let owner = Entangled(other.pin()?, other.clone());
+                Ok((to, Box::new(owner) as Owner))
+            };
+            slab.end_step(&device, &stream, &began(2), rule, allocate).unwrap();
+            drop((tensors, other));
+            if sweeps {
+                assert_eq!(slab.sweep(), 1);
+                assert!(!slab.any_live());
+            }
+            drop(it);
+            done.send(()).unwrap();
+        });
+        assert!(waits.recv_timeout(std::time::Duration::from_secs(20)).is_ok(), "the thread hangs or failed");
+        thread.join().unwrap();
+    }
 }
