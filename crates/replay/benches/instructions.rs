@@ -77,7 +77,7 @@ fn rig(outputs: u64, staged: usize, params: usize) -> &'static mut Rig {
         .params(Some(set))
         .outputs((0..outputs).map(output).collect());
     let node = replayer.add(recording).unwrap();
-    drop(replayer.launch_recorded(node, &call, &[]).unwrap());
+    drop(replayer.replay(node, &call).unwrap());
     drop(replayer.replay(node, &call).unwrap());
     leak(Rig { replayer, node, call })
 }

@@ -1,7 +1,7 @@
 //! The compiled check: whether a node may be replayed for a call. It changes nothing.
 
 use graphgrove_device::{Device, DevicePtr, HostMemory};
-use graphgrove_storage::{InputIndex, LiveWords, Slab, SlotIndex, Tensor};
+use graphgrove_storage::{InputIndex, LiveWords, SlotIndex};
 use slotmap::SlotMap;
 
 use crate::node::{Node, Source};
@@ -39,15 +39,15 @@ pub(crate) fn check<D: Device>(
     let inputs = node.expected.iter().zip(call.inputs).zip(&node.staging.written);
     for (at, ((expected, given), written)) in inputs.enumerate() {
         match (expected, given) {
-            (Expected::Staged { signature, .. }, Input::Tensor { tensor, .. }) => match tensor.address() {
-                Ok(address) if tensor.signature() == *signature => changed |= address != *written,
+            (Expected::Staged { signature, .. }, Input::Tensor { tensor, .. }) => match tensor.locate() {
+                Some(address) if tensor.signature() == *signature => changed |= address != *written,
                 _ => return Err(refuse(node, call, slots, at)),
             },
             (
                 Expected::Managed { place, slot, offset, signature, dies },
                 Input::Tensor { tensor, given_up },
             ) => {
-                let is_it = slots.slab(*place).is_some_and(|slab| is_value(slab, tensor, *slot))
+                let is_it = slots.slab(*place).is_some_and(|slab| tensor.is_value_of(slab, *slot))
                     && tensor.offset_bytes() == *offset
                     && tensor.signature() == *signature;
                 if !is_it || (*dies && !(*given_up && gives_up(call, slots, *place, *slot))) {
@@ -64,8 +64,10 @@ pub(crate) fn check<D: Device>(
     if !node.sources.is_empty() {
         check_sources(node, call)?;
     }
-    if node.slab.any_live() {
-        check_pins(&node.slab)?;
+    if node.slab.any_live()
+        && let Some(output) = node.slab.pinned()
+    {
+        return Err(Mismatch::Pinned { output });
     }
     if !changed {
         return Ok(Addresses::Same);
@@ -87,21 +89,11 @@ fn other<D: Device>(expected: &Expected, given: &Input<'_, D>) -> Result<(), ()>
     }
 }
 
-/// Whether the tensor is a view of what the slab's last run left in the slot.
-#[inline]
-fn is_value(slab: &Slab, tensor: &Tensor, slot: SlotIndex) -> bool {
-    let value = tensor.storage().slot_value();
-    value.is_ok_and(|value| {
-        value
-            .is_some_and(|value| value.slot == slot && value.epoch == slab.epoch() && value.slab == slab.id())
-    })
-}
-
 /// Whether the call holds the last handles of a slot and gives all of them up.
 fn gives_up<D: Device>(call: &Call<'_, D>, slots: &PathSlabs<'_, D>, place: u32, slot: SlotIndex) -> bool {
     let Some(slab) = slots.slab(place) else { return false };
     let is_given = |input: &&Input<'_, D>| match input {
-        Input::Tensor { tensor, given_up } => *given_up && is_value(slab, tensor, slot),
+        Input::Tensor { tensor, given_up } => *given_up && tensor.is_value_of(slab, slot),
         Input::Host(_) | Input::Value(_) => false,
     };
     let given = call.inputs.iter().filter(is_given).count();
@@ -146,7 +138,7 @@ pub(crate) fn refuse<D: Device>(
     }
     match expected {
         Expected::Managed { place, slot, offset, .. } => {
-            let is_it = slots.slab(*place).is_some_and(|slab| is_value(slab, tensor, *slot))
+            let is_it = slots.slab(*place).is_some_and(|slab| tensor.is_value_of(slab, *slot))
                 && tensor.offset_bytes() == *offset;
             if is_it {
                 Mismatch::StillHeld { input }
@@ -220,15 +212,6 @@ fn check_sources<D: Device>(node: &Node<D>, call: &Call<'_, D>) -> Result<(), Mi
         }
     }
     Ok(())
-}
-
-/// What the last run left goes stale, unless somebody must not be told.
-#[cold]
-fn check_pins(slab: &Slab) -> Result<(), Mismatch> {
-    match slab.live().find(|slot| slab.is_pinned(*slot)) {
-        Some(output) => Err(Mismatch::Pinned { output }),
-        None => Ok(()),
-    }
 }
 
 /// Checks new addresses: alignment where kernels have them in their arguments, and that inputs share memory as recorded.

@@ -216,8 +216,12 @@ impl<D: Device> Replayer<D> {
     ///
     /// # Errors
     /// [`Mismatch::TailLive`], [`Mismatch::UnknownNode`]
+    #[inline]
     pub fn check_tail(&self, node: NodeKey) -> Result<(), Mismatch> {
         let depth = self.nodes.get(node).ok_or(Mismatch::UnknownNode { node })?.depth;
+        if self.path.len() <= depth as usize || self.ledger.all_dead() {
+            return Ok(());
+        }
         check::tail_live(&self.nodes, &self.path, depth)
     }
 
@@ -279,6 +283,7 @@ impl<D: Device> Replayer<D> {
         if let Some(parent) = known.parent.filter(|parent| self.path.get(place as usize) != Some(parent)) {
             return Err(Mismatch::Parent { parent, place }.into());
         }
+        known.slab.check_recorded(recorded)?;
         // What the function gave up is dead by now and its memory in use, so there is nothing to check that was not recorded.
         let checked = Checked { node, addresses: Addresses::Same, moment: self.moment };
         let key = self.enqueue(checked, call)?;
@@ -430,7 +435,9 @@ impl<D: Device> Replayer<D> {
         let (depth, successor) = (node.depth as usize, node.successor);
         self.path.truncate(depth);
         self.path.push(key);
-        if let Some(last) = self.last.and_then(|last| self.nodes.get_mut(last)) {
+        if self.predicted != Some(key)
+            && let Some(last) = self.last.and_then(|last| self.nodes.get_mut(last))
+        {
             last.successor = Some(key);
         }
         self.predicted = if self.last == Some(key) { Some(key) } else { successor };

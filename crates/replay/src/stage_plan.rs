@@ -131,7 +131,7 @@ fn plan_group(
         };
         planned.members.push(Member { input: input.get(), shift });
         let Some(tensor) = inputs.get(input.get() as usize).copied().flatten() else { continue };
-        let count = runs::count(tensor.layout());
+        let count = tensor.layout().byte_runs().count();
         pieces = pieces.saturating_add(count);
         if route == Route::Patched {
             continue;

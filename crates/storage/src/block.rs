@@ -54,6 +54,7 @@ impl Block {
         })
     }
 
+    #[inline]
     pub(crate) fn adopted(&self) -> Option<&Hold> {
         self.adopted.get()
     }

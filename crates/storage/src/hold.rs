@@ -125,12 +125,20 @@ impl Hold {
         unsafe { self.sheet.as_ref() }
     }
 
+    #[inline]
     pub(crate) fn slot(&self) -> SlotIndex {
         self.slot
     }
 
     pub(crate) fn value(&self) -> SlotValue {
         SlotValue { slab: self.sheet().table.id, slot: self.slot, epoch: self.epoch }
+    }
+
+    /// Whether this holds on that sheet, in that run, and no closer look at the sheet's past is needed to say that the value is
+    /// there.
+    #[inline]
+    pub(crate) fn is_current_on(&self, sheet: &Sheet, epoch: Epoch) -> bool {
+        std::ptr::eq(self.sheet.as_ptr(), sheet) && self.epoch == epoch && sheet.is_current(epoch)
     }
 
     /// A reference to the sheet that holds no slot.

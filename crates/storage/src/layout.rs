@@ -137,6 +137,7 @@ impl Layout {
 
     /// Equal layouts have equal signatures, and different ones differ, but for one pair in 2^64.
     #[must_use]
+    #[inline]
     pub const fn signature(&self) -> Signature {
         self.signature
     }

@@ -2,10 +2,9 @@
 
 use std::fmt;
 
-use smallvec::SmallVec;
-
 use crate::hold::SheetRef;
 use crate::storage::Kind;
+use crate::sync::lock;
 use crate::{Epoch, OutputClass, SlotIndex, Storage, Tensor};
 
 /// The outputs of one run that its backward reads. It holds them all until it is dropped, which lets go of them in bulk.
@@ -16,14 +15,12 @@ use crate::{Epoch, OutputClass, SlotIndex, Storage, Tensor};
 pub struct SavedOutputs {
     sheet: SheetRef,
     epoch: Epoch,
-    /// Saved outputs in memory of others.
-    elsewhere: SmallVec<[(SlotIndex, Tensor); 1]>,
 }
 
 impl SavedOutputs {
     /// The saved outputs of a run that has just begun on the sheet, with the reference that was counted for them.
-    pub(crate) fn new(sheet: SheetRef, epoch: Epoch, elsewhere: SmallVec<[(SlotIndex, Tensor); 1]>) -> Self {
-        Self { sheet, epoch, elsewhere }
+    pub(crate) fn new(sheet: SheetRef, epoch: Epoch) -> Self {
+        Self { sheet, epoch }
     }
 
     /// The run that made the outputs.
@@ -49,7 +46,8 @@ impl SavedOutputs {
             OutputClass::Empty => return Some(Tensor::checked(Storage::empty(), view)),
             OutputClass::NotTensor => return None,
             _ => {
-                return self.elsewhere.iter().find(|(of, _)| *of == output).map(|(_, tensor)| tensor.clone());
+                let elsewhere = lock(&self.sheet.saved_elsewhere);
+                return elsewhere.iter().find(|(of, _)| *of == output).map(|(_, tensor)| tensor.clone());
             }
         };
         self.sheet.hold_again(owner);
@@ -65,6 +63,12 @@ impl Drop for SavedOutputs {
             if *slots != 0 {
                 // SAFETY: the table counts the backward as one holder of each of these slots, which ends here.
                 unsafe { self.sheet.release_word(word, *slots) };
+            }
+        }
+        if !self.sheet.table.sourced.is_empty() {
+            // Each is dropped without the lock, since what owns its memory may be anybody's.
+            while let Some(saved) = { lock(&self.sheet.saved_elsewhere).pop() } {
+                drop(saved);
             }
         }
         self.sheet.saved_gone();

@@ -41,6 +41,8 @@ pub(crate) struct Sheet {
     pub(crate) waiting_aliases: Box<[AtomicU64]>,
     /// Outputs in memory of others, in their order; those that wait to be taken are still there.
     pub(crate) borrowed: Mutex<Vec<Borrowed>>,
+    /// Outputs in memory of others that the backward reads. Only the one `SavedOutputs` of the run touches it.
+    pub(crate) saved_elsewhere: Mutex<Vec<(SlotIndex, Tensor)>>,
     /// One while the run's `Outputs` exists.
     outputs: AtomicU32,
     /// One while the run's `SavedOutputs` exists.
@@ -131,6 +133,7 @@ impl Sheet {
             waiting: (0..words).map(|_| AtomicU64::new(0)).collect(),
             waiting_aliases: table.returned_aliases.iter().map(|_| AtomicU64::new(0)).collect(),
             borrowed: Mutex::new(Vec::new()),
+            saved_elsewhere: Mutex::new(Vec::new()),
             outputs: AtomicU32::new(0),
             saved: AtomicU32::new(0),
             past: Mutex::default(),

@@ -7,11 +7,12 @@ use graphgrove_device::DevicePtr;
 use smallvec::SmallVec;
 
 use crate::block::Owner;
-use crate::hold::SheetRef;
+use crate::hold::{Hold, SheetRef};
 use crate::outputs::Outputs;
 use crate::saved::SavedOutputs;
 use crate::sheet::{Borrowed, Fate, Holders, Sheet};
 use crate::stale::{Cause, Event};
+use crate::storage::Spot;
 use crate::sync::lock;
 use crate::table::Table;
 use crate::{Epoch, Error, Ledger, OutputClass, PlannedOutput, SlabId, SlotIndex, Step, Storage, Tensor};
@@ -117,8 +118,7 @@ impl Slab {
         source: impl FnMut(SlotIndex, OutputClass) -> Option<Tensor>,
     ) -> Result<HandedBack, Error> {
         let spare = (!self.sheet.is_free()).then(|| self.spare());
-        let mut elsewhere = SmallVec::new();
-        let brought = bring(spare.as_ref().unwrap_or(&self.sheet), source, &mut elsewhere);
+        let brought = bring(spare.as_ref().unwrap_or(&self.sheet), source);
         let ready = brought.and_then(|brought| {
             if spare.is_some() {
                 self.invalidate(&Cause { event: Event::RanAgain, step, by: None })?;
@@ -139,7 +139,8 @@ impl Slab {
         let epoch = Epoch::new(self.epoch.get() + 1);
         sheet.begin(epoch);
         if let Some(brought) = brought {
-            *lock(&sheet.borrowed) = brought;
+            *lock(&sheet.borrowed) = brought.borrowed;
+            *lock(&sheet.saved_elsewhere) = brought.saved;
         }
         (self.epoch, self.made_in) = (epoch, step);
         self.valid.copy_from_slice(&sheet.table.own);
@@ -149,7 +150,7 @@ impl Slab {
             unsafe { (sheet.counted(), sheet.table.has_saved.then(|| sheet.counted())) };
         Ok(HandedBack {
             outputs: Outputs::new(for_outputs, epoch),
-            saved: for_saved.map(|sheet| SavedOutputs::new(sheet, epoch, elsewhere)),
+            saved: for_saved.map(|sheet| SavedOutputs::new(sheet, epoch)),
         })
     }
 
@@ -168,6 +169,18 @@ impl Slab {
         recorded: &[Option<Tensor>],
         source: impl FnMut(SlotIndex, OutputClass) -> Option<Tensor>,
     ) -> Result<(HandedBack, Vec<(SlotIndex, Owner)>), Error> {
+        self.check_recorded(recorded)?;
+        let back = self.hand_back(step, source)?;
+        let owners = adopt(&back, recorded);
+        Ok((back, owners))
+    }
+
+    /// Whether what a function returned lies where its outputs were planned: what [`hand_back_recorded`](Self::hand_back_recorded)
+    /// asks first, for whoever has to know before the work is launched.
+    ///
+    /// # Errors
+    /// [`Error::NotRecorded`], [`Error::Stale`]
+    pub fn check_recorded(&self, recorded: &[Option<Tensor>]) -> Result<(), Error> {
         for slot in (0..self.words()).flat_map(|word| SlotIndex::in_word(word, self.own_word(word))) {
             let given = recorded.get(slot.place()).and_then(Option::as_ref).map(Tensor::storage);
             let block = given.and_then(Storage::unadopted).map(|block| (block.base, block.bytes));
@@ -176,9 +189,7 @@ impl Slab {
                 return Err(Error::NotRecorded { output: slot, given });
             }
         }
-        let back = self.hand_back(step, source)?;
-        let owners = adopt(&back, recorded);
-        Ok((back, owners))
+        Ok(())
     }
 
     /// A sheet on which nothing is held.
@@ -227,6 +238,16 @@ impl Slab {
             }
         }
         pinned
+    }
+
+    /// Whether a hold is one of the last run, and its value is where it was.
+    #[inline]
+    pub(crate) fn is_of_last_run(&self, hold: &Hold) -> bool {
+        let sheet: &Sheet = &self.sheet;
+        hold.is_current_on(sheet, self.epoch)
+            || (std::ptr::eq(hold.sheet(), sheet)
+                && hold.value().epoch == self.epoch
+                && matches!(hold.find(), Ok(Spot::Slot(_))))
     }
 
     /// Whether somebody has the address of a slot and cannot be told of a new one.
@@ -327,6 +348,14 @@ impl Slab {
     }
 }
 
+/// Handles of outputs in memory of others.
+struct Brought {
+    /// For the caller.
+    borrowed: Vec<Borrowed>,
+    /// For the backward.
+    saved: Vec<(SlotIndex, Tensor)>,
+}
+
 /// Makes the handles of outputs in memory of others; none if there are no such outputs. The sheet is free.
 ///
 /// They are laid on the sheet when the run begins, in the room that those of its last run left: nothing is there, and no
@@ -334,12 +363,12 @@ impl Slab {
 fn bring(
     sheet: &Sheet,
     mut source: impl FnMut(SlotIndex, OutputClass) -> Option<Tensor>,
-    saved: &mut SmallVec<[(SlotIndex, Tensor); 1]>,
-) -> Result<Option<Vec<Borrowed>>, Error> {
+) -> Result<Option<Brought>, Error> {
     if sheet.table.sourced.is_empty() {
         return Ok(None);
     }
     let mut borrowed = std::mem::take(&mut *lock(&sheet.borrowed));
+    let mut saved = std::mem::take(&mut *lock(&sheet.saved_elsewhere));
     for &output in &sheet.table.sourced {
         let Some(planned) = sheet.table.output(output) else { continue };
         let brought = source(output, planned.class).ok_or(Error::NoSource { output })?;
@@ -370,7 +399,7 @@ fn bring(
             borrowed.push((output, Some(tensor)));
         }
     }
-    Ok(Some(borrowed))
+    Ok(Some(Brought { borrowed, saved }))
 }
 
 /// Makes the blocks of a recording's own tensors those of its slots, and returns what owned them.
