@@ -100,6 +100,22 @@ fn replay((rig, out): (&'static mut Rig, Out)) {
     *out = rig.replayer.replay(rig.node, &rig.call).ok();
 }
 
+type Taken = &'static mut Vec<Option<Tensor>>;
+
+fn with_taken(rig: &'static mut Rig, outputs: usize) -> (&'static mut Rig, Taken, Out) {
+    (rig, leak(Vec::with_capacity(outputs)), leak(None))
+}
+
+#[library_benchmark]
+#[bench::of_1(with_taken(rig(1, 0, 0), 1))]
+#[bench::of_320(with_taken(rig(320, 0, 0), 320))]
+fn replay_and_take((rig, taken, out): (&'static mut Rig, Taken, Out)) {
+    if let Ok(mut replayed) = rig.replayer.replay(rig.node, &rig.call) {
+        taken.extend(replayed.outputs.take_all());
+        *out = Some(replayed);
+    }
+}
+
 fn launch_only() -> &'static mut (SimDevice, <SimDevice as Graphs>::Exec, <SimDevice as Streams>::Stream) {
     let device = SimDevice::builder().null_launch(true).checker(false).build();
     let stream = device.create_stream().unwrap();
@@ -122,6 +138,10 @@ fn bare(
     let _ = device.launch_exec(exec, stream);
 }
 
-library_benchmark_group!(name = replaying, config = at_most(5000), benchmarks = [replay, bare]);
+library_benchmark_group!(
+    name = replaying,
+    config = at_most(5000),
+    benchmarks = [replay, replay_and_take, bare]
+);
 
 main!(library_benchmark_groups = replaying);

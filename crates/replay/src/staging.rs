@@ -2,6 +2,7 @@
 
 use graphgrove_device::{Device, DeviceError, DevicePtr, GatherRow, NodeId};
 
+use crate::check::StagedCheck;
 use crate::journal::Site;
 use crate::stage_plan::Member;
 use crate::{Call, Input};
@@ -11,6 +12,8 @@ use smallvec::SmallVec;
 pub(crate) struct Staging {
     /// The address from which the exec reads each input, parameters last; null for what is not staged.
     pub(crate) written: Box<[DevicePtr]>,
+    /// What is checked of the staged inputs, parameters apart.
+    pub(crate) checks: Box<[StagedCheck]>,
     pub(crate) groups: Box<[StagedGroup]>,
     /// The gather nodes, or the copies of each call where the graph has none.
     tables: Box<[Table]>,
@@ -75,6 +78,7 @@ impl Staging {
     ) -> Self {
         Self {
             written: written.into(),
+            checks: Box::default(),
             groups: groups.into(),
             tables: tables.into(),
             backs: backs.into(),
@@ -148,6 +152,9 @@ impl Staging {
             if let Some(written) = self.written.get_mut(member.input as usize) {
                 *written = address_of(call, member.input, 0);
             }
+        }
+        for check in &mut self.checks {
+            check.written = address_of(call, check.input, 0);
         }
         self.is_uncertain = false;
         Ok(())

@@ -32,6 +32,7 @@ impl Ledger {
     /// Whether nothing in any slab is held: no handle, no outputs that wait to be taken, no saved outputs. It takes the
     /// same time however many slabs there are. `false` may be late, `true` is certain.
     #[must_use]
+    #[inline]
     pub fn all_dead(&self) -> bool {
         self.held_words.load(Ordering::Acquire) == 0
     }

@@ -92,8 +92,63 @@ impl Outputs {
     }
 
     /// Takes every output that is left, in order; none stands for what cannot be taken.
-    pub fn take_all(&mut self) -> impl Iterator<Item = Option<Tensor>> {
-        (0..self.len() as u32).map(|output| self.take(SlotIndex::new(output)))
+    pub fn take_all(&mut self) -> TakeAll<'_> {
+        TakeAll { length: self.len() as u32, next: 0, left: 0, outputs: self }
+    }
+}
+
+/// Takes outputs one after the other, 64 of them off the sheet at a time. What it does not come to stays to be taken.
+#[derive(Debug)]
+pub struct TakeAll<'a> {
+    outputs: &'a mut Outputs,
+    next: u32,
+    length: u32,
+    /// The outputs of the word of `next - 1` that are off the sheet and not taken yet.
+    left: u64,
+}
+
+impl Iterator for TakeAll<'_> {
+    type Item = Option<Tensor>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.next == self.length {
+            return None;
+        }
+        let output = SlotIndex::new(self.next);
+        self.next += 1;
+        if output.bit() == 1
+            && let Some(word) = self.outputs.sheet.waiting.get(output.word() as usize)
+        {
+            self.left = word.load(Ordering::Relaxed);
+            word.store(0, Ordering::Relaxed);
+        }
+        if self.left & output.bit() == 0 {
+            return Some(self.outputs.take_alias(output));
+        }
+        self.left &= !output.bit();
+        // SAFETY: the output waited when its word was taken off the sheet, so these outputs were one holder of its slot; its
+        // bit in `left` stood for that, and has just been cleared.
+        let hold = unsafe { self.outputs.sheet.take_over(output, self.outputs.epoch) };
+        Some(Some(Tensor::recorded(Storage(Kind::Slot(hold)))))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = (self.length - self.next) as usize;
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for TakeAll<'_> {}
+
+impl Drop for TakeAll<'_> {
+    fn drop(&mut self) {
+        let word = self.next.checked_sub(1).map(|last| SlotIndex::new(last).word() as usize);
+        if let Some(word) = word.and_then(|word| self.outputs.sheet.waiting.get(word))
+            && self.left != 0
+        {
+            word.store(self.left, Ordering::Relaxed);
+        }
     }
 }
 

@@ -206,10 +206,9 @@ impl Sheet {
             self.forget_fates();
         }
         let saved = u32::from(self.table.has_saved);
-        for (bits, own) in self.held.iter().zip(&self.table.own) {
+        let words = self.held.iter().zip(&self.waiting).zip(self.table.own.iter().zip(&self.table.returned));
+        for ((bits, waiting), (own, returned)) in words {
             bits.store(*own, Ordering::Release);
-        }
-        for (waiting, returned) in self.waiting.iter().zip(&self.table.returned) {
             waiting.store(*returned, Ordering::Relaxed);
         }
         for (waiting, returned) in self.waiting_aliases.iter().zip(&self.table.returned_aliases) {

@@ -100,6 +100,7 @@ impl Slab {
 
     /// The last run; 0 before the first.
     #[must_use]
+    #[inline]
     pub const fn epoch(&self) -> Epoch {
         self.epoch
     }
@@ -117,24 +118,8 @@ impl Slab {
         step: Step,
         source: impl FnMut(SlotIndex, OutputClass) -> Option<Tensor>,
     ) -> Result<HandedBack, Error> {
-        let spare = (!self.sheet.is_free()).then(|| self.spare());
-        let brought = bring(spare.as_ref().unwrap_or(&self.sheet), source);
-        let ready = brought.and_then(|brought| {
-            if spare.is_some() {
-                self.invalidate(&Cause { event: Event::RanAgain, step, by: None })?;
-            }
-            Ok(brought)
-        });
-        let brought = match ready {
-            Ok(brought) => brought,
-            Err(error) => {
-                self.retired.extend(spare);
-                return Err(error);
-            }
-        };
-        if let Some(sheet) = spare {
-            self.retired.push(std::mem::replace(&mut self.sheet, sheet));
-        }
+        let is_ready = self.sheet.table.sourced.is_empty() && self.sheet.is_free();
+        let brought = if is_ready { None } else { self.make_ready(step, source)? };
         let sheet = &self.sheet;
         let epoch = Epoch::new(self.epoch.get() + 1);
         sheet.begin(epoch);
@@ -143,8 +128,9 @@ impl Slab {
             *lock(&sheet.saved_elsewhere) = brought.saved;
         }
         (self.epoch, self.made_in) = (epoch, step);
-        self.valid.copy_from_slice(&sheet.table.own);
-        self.seen.copy_from_slice(&sheet.table.own);
+        for ((valid, seen), own) in self.valid.iter_mut().zip(&mut self.seen).zip(&sheet.table.own) {
+            (*valid, *seen) = (*own, *own);
+        }
         // SAFETY: `begin` has just counted one reference for the outputs, and one for what is saved, if anything is.
         let (for_outputs, for_saved) =
             unsafe { (sheet.counted(), sheet.table.has_saved.then(|| sheet.counted())) };
@@ -152,6 +138,35 @@ impl Slab {
             outputs: Outputs::new(for_outputs, epoch),
             saved: for_saved.map(|sheet| SavedOutputs::new(sheet, epoch)),
         })
+    }
+
+    /// Finds a free sheet, brings what lies in memory of others, and makes older handles stale.
+    #[inline(never)]
+    fn make_ready(
+        &mut self,
+        step: Step,
+        source: impl FnMut(SlotIndex, OutputClass) -> Option<Tensor>,
+    ) -> Result<Option<Brought>, Error> {
+        let spare = (!self.sheet.is_free()).then(|| self.spare());
+        let brought = bring(spare.as_ref().unwrap_or(&self.sheet), source);
+        let ready = brought.and_then(|brought| {
+            if spare.is_some() {
+                self.invalidate(&Cause { event: Event::RanAgain, step, by: None })?;
+            }
+            Ok(brought)
+        });
+        match (ready, spare) {
+            (Ok(brought), spare) => {
+                if let Some(sheet) = spare {
+                    self.retired.push(std::mem::replace(&mut self.sheet, sheet));
+                }
+                Ok(brought)
+            }
+            (Err(error), spare) => {
+                self.retired.extend(spare);
+                Err(error)
+            }
+        }
     }
 
     /// Hands the outputs of a recording back, the first run of its node.
@@ -294,6 +309,7 @@ impl Slab {
 
     /// How many liveness words there are.
     #[must_use]
+    #[inline]
     pub fn words(&self) -> u32 {
         self.valid.len() as u32
     }
@@ -306,6 +322,7 @@ impl Slab {
 
     /// Whether any slot is live.
     #[must_use]
+    #[inline]
     pub fn any_live(&self) -> bool {
         (0..self.words()).any(|word| self.live_word(word) != 0)
     }

@@ -166,6 +166,18 @@ impl Tensor {
         }
     }
 
+    /// The address of the first element, as [`locate`](Self::locate), of a tensor with this layout; none for any other.
+    #[must_use]
+    #[inline]
+    pub fn locate_as(&self, signature: Signature) -> Option<DevicePtr> {
+        if let (Some((layout, offset)), Kind::Block(block)) = (&self.view, &self.storage.0)
+            && block.adopted().is_none()
+        {
+            return if layout.signature() == signature { block.base.checked_add(*offset) } else { None };
+        }
+        if self.signature() == signature { self.locate_slot() } else { None }
+    }
+
     #[inline(never)]
     fn locate_slot(&self) -> Option<DevicePtr> {
         self.address().ok()
