@@ -111,7 +111,7 @@ fn with_taken(rig: &'static mut Rig, outputs: usize) -> (&'static mut Rig, Taken
 #[bench::of_320(with_taken(rig(320, 0, 0), 320))]
 fn replay_and_take((rig, taken, out): (&'static mut Rig, Taken, Out)) {
     if let Ok(mut replayed) = rig.replayer.replay(rig.node, &rig.call) {
-        taken.extend(replayed.outputs.take_all());
+        replayed.outputs.take_all().for_each(|tensor| taken.push(tensor));
         *out = Some(replayed);
     }
 }

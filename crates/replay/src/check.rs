@@ -42,6 +42,9 @@ pub(crate) fn check<D: Device>(
             None => return Err(refuse_first(node, call, slots)),
         }
     }
+    if !node.staging.hosts.is_empty() {
+        changed |= node.staging.has_other_hosts(call.inputs);
+    }
     for at in &node.not_staged {
         if !fits(node, call, slots, *at as usize) {
             return Err(refuse_first(node, call, slots));
@@ -255,6 +258,9 @@ fn check_changed<D: Device>(
         let tensor = call.tensor(input as usize);
         tensor.and_then(|tensor| tensor.address().ok()).unwrap_or(DevicePtr::NULL)
     };
+    if let Some(input) = node.staging.parted_host(call.inputs) {
+        return Err(Mismatch::Sharing { input: InputIndex::new(input) });
+    }
     let groups = &node.staging.groups;
     let mutates = node.mutates_in_place || groups.iter().any(|group| group.mutated);
     regions.clear();

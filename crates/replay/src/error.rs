@@ -122,8 +122,8 @@ pub enum Unpatchable {
         /// All nodes.
         nodes: usize,
     },
-    /// A fill writes to it, whose address cannot be replaced.
-    #[error("it is filled, and the address of a fill cannot be replaced")]
+    /// A fill or a copy from the host writes to it, whose destination cannot be replaced.
+    #[error("it is filled, and where a fill goes cannot be replaced")]
     Filled,
     /// One kernel argument lies in the memory of two inputs.
     #[error("its memory is also that of {other}")]

@@ -146,7 +146,7 @@ pub(crate) struct Node<D: Device> {
     /// Whether any of it is written to.
     pub(crate) mutates_in_place: bool,
     pub(crate) exec: D::Exec,
-    pub(crate) staging: Staging,
+    pub(crate) staging: Staging<D>,
     pub(crate) slab: Slab,
     /// What ran after this node last time.
     pub(crate) successor: Option<NodeKey>,

@@ -1,14 +1,15 @@
 //! Recording a function: capture with staging in front, copying back behind, and account of what lies between.
 
 use graphgrove_device::{
-    Args, CaptureGuard, CaptureMode, Device, DevicePtr, GatherRow, KernelHandle, LaunchDims, NodeId,
+    Args, CaptureGuard, CaptureMode, Device, DevicePtr, GatherRow, HostMemory, KernelHandle, LaunchDims,
+    NodeId,
 };
 use graphgrove_storage::{Storage, Tensor};
 
 use crate::journal::{Journal, Watched};
 use crate::stage_plan::{Group, StagePlan, start};
-use crate::staging::{CopyBack, Row, StagedGroup, Staging, Table};
-use crate::{Error, Method, Route};
+use crate::staging::{CopyBack, Row, StagedGroup, Staging, Table, UploadSite};
+use crate::{Error, Input, Method, Route};
 
 /// A function that is being recorded. Dropping it throws the capture away.
 ///
@@ -28,12 +29,14 @@ pub struct Recorder<'d, D: Device> {
     written: Vec<DevicePtr>,
     tables: Vec<Table>,
     journal: Journal,
+    hosts: Vec<(u32, D::HostBuffer)>,
+    uploads: Vec<UploadSite>,
 }
 
 /// A captured function, ready to become a node.
 pub struct Captured<D: Device> {
     pub(crate) exec: D::Exec,
-    pub(crate) staging: Staging,
+    pub(crate) staging: Staging<D>,
     pub(crate) method: Method,
     pub(crate) routes: Vec<Option<Route>>,
 }
@@ -96,6 +99,8 @@ impl<'d, D: Device> Recorder<'d, D> {
             written,
             tables: Vec::new(),
             journal: Journal::new(watched),
+            hosts: Vec::new(),
+            uploads: Vec::new(),
         };
         recorder.copy_in()?;
         Ok(recorder)
@@ -161,6 +166,38 @@ impl<'d, D: Device> Recorder<'d, D> {
         Ok(node)
     }
 
+    /// Says which of the call's inputs are host memory, so that [`upload`](Self::upload) knows them.
+    pub fn host_inputs(&mut self, inputs: &[Input<'_, D>]) {
+        let hosts = (0..).zip(inputs).filter_map(|(input, given)| match given {
+            Input::Host(buffer) => Some((input, (*buffer).clone())),
+            Input::Tensor { .. } | Input::Value(_) => None,
+        });
+        self.hosts = hosts.collect();
+    }
+
+    /// Records a copy from host memory. Each replay copies what is there when the work runs: of an input, from the memory that its
+    /// call brings; of any other, from this memory, which the recording keeps (huggingface/candle#3352).
+    ///
+    /// # Errors
+    /// [`Error::Device`]
+    pub fn upload(
+        &mut self,
+        stream: &D::Stream,
+        to: DevicePtr,
+        from: &D::HostBuffer,
+        offset: usize,
+        bytes: usize,
+    ) -> Result<Option<NodeId>, Error> {
+        let node = self.device.upload(stream, to, from, offset, bytes)?;
+        let input = self.hosts.iter().find(|(_, buffer)| buffer.is_same(from)).map(|(input, _)| *input);
+        if let (Some(node), Some(input)) = (node, input) {
+            self.uploads.push(UploadSite { node, input, to, offset });
+        }
+        // The destination cannot be patched, as that of a fill.
+        self.journal.fill(to);
+        Ok(node)
+    }
+
     /// Ends the capture behind the copies that bring written inputs back, and makes it ready to launch. Nothing has run yet.
     ///
     /// # Errors
@@ -181,7 +218,8 @@ impl<'d, D: Device> Recorder<'d, D> {
         }
         let alignment = self.plan.alignment;
         let groups = self.plan.groups.iter().map(|group| staged_group(group, alignment, &self.written));
-        let staging = Staging::new(self.written.clone(), groups.collect(), self.tables, backs, sites);
+        let staging = Staging::new(self.written.clone(), groups.collect(), self.tables, backs, sites)
+            .with_hosts(self.hosts, self.uploads);
         Ok(Captured { exec, staging, method: self.method, routes })
     }
 

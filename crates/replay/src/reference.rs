@@ -157,6 +157,9 @@ fn check_sharing<D: Device>(
     call: &Call<'_, D>,
     slots: &PathSlabs<'_, D>,
 ) -> Result<(), Mismatch> {
+    if let Some(input) = node.staging.parted_host(call.inputs) {
+        return Err(Mismatch::Sharing { input: InputIndex::new(input) });
+    }
     let groups = &node.staging.groups;
     let start_of = |input: u32| address(call.tensor(input as usize)).get();
     let region = |group: &StagedGroup| {

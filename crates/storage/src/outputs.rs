@@ -133,6 +133,29 @@ impl Iterator for TakeAll<'_> {
         Some(Some(Tensor::recorded(Storage(Kind::Slot(hold)))))
     }
 
+    /// As [`next`](Self::next) until the end, with a look at the sheet for each word instead of each output.
+    #[inline]
+    fn fold<B, F: FnMut(B, Self::Item) -> B>(mut self, start: B, mut each: F) -> B {
+        let mut all = start;
+        while self.next < self.length {
+            let Some(output) = self.next() else { break };
+            all = each(all, output);
+            let word_ends = self.length.min(self.next.next_multiple_of(64));
+            while self.next < word_ends {
+                let output = SlotIndex::new(self.next);
+                if self.left & output.bit() == 0 {
+                    break;
+                }
+                self.next += 1;
+                self.left &= !output.bit();
+                // SAFETY: as in `next`: the bit in `left` stood for one holder of the slot, and has just been cleared.
+                let hold = unsafe { self.outputs.sheet.take_over(output, self.outputs.epoch) };
+                all = each(all, Some(Tensor::recorded(Storage(Kind::Slot(hold)))));
+            }
+        }
+        all
+    }
+
     fn size_hint(&self) -> (usize, Option<usize>) {
         let left = (self.length - self.next) as usize;
         (left, Some(left))
