@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use graphgrove_device::{Device, HostMemory};
 use graphgrove_storage::{
-    Cause, DeadMasks, Event, HandedBack, InputIndex, InputPlan, InputRole, Ledger, Outputs, Owner,
-    SavedOutputs, Slab, SlabId, SlotIndex, Step, StorageCache, Tensor,
+    Cause, DeadMasks, Event, HandedBack, InputIndex, InputPlan, InputRole, Ledger, OutputClass, Outputs,
+    Owner, SavedOutputs, Slab, SlabId, SlotIndex, Step, StorageCache, Tensor,
 };
 use slotmap::SlotMap;
 
@@ -289,7 +289,11 @@ impl<D: Device> Replayer<D> {
         let key = self.enqueue(checked, call)?;
         let Some(node) = self.nodes.get_mut(key) else { return Err(Error::UnknownNode { node: key }) };
         let Node { slab, sources, .. } = node;
-        let back = slab.hand_back_recorded(call.step, recorded, |slot, _| source(sources, call, slot));
+        // An alias of an earlier slot is what the function returned: the call may have given its own handle up.
+        let back = slab.hand_back_recorded(call.step, recorded, |slot, class| match class {
+            OutputClass::EarlierSlot { .. } => recorded.get(slot.get() as usize).cloned().flatten(),
+            _ => source(sources, call, slot),
+        });
         self.advance(key, call);
         let (HandedBack { outputs, saved }, owners) = back?;
         Ok((Replayed { node: key, outputs: CallOutputs::Bulk(outputs), saved }, owners))
