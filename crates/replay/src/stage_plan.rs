@@ -99,6 +99,12 @@ impl StagePlan {
         self.copied().map(Group::buffer_bytes)
     }
 
+    /// The way of an input; none if it is not staged.
+    #[must_use]
+    pub fn route(&self, input: InputIndex) -> Option<Route> {
+        self.routes().find(|(of, _)| *of == input).map(|(_, route)| route)
+    }
+
     /// The way of each staged input.
     pub fn routes(&self) -> impl Iterator<Item = (InputIndex, Route)> {
         self.groups
