@@ -14,7 +14,9 @@ use crate::sheet::{Borrowed, Fate, Holders, Sheet};
 use crate::stale::{Cause, Event};
 use crate::sync::lock;
 use crate::table::Table;
-use crate::{Epoch, Error, Ledger, OutputClass, PlannedOutput, SlabId, SlotIndex, Step, Storage, Tensor};
+use crate::{
+    Epoch, Error, Ledger, OutputClass, PlannedOutput, SlabId, SlotIndex, Step, Storage, Taker, Tensor,
+};
 
 /// Where a node's outputs live, made once when the node is recorded.
 ///
@@ -109,7 +111,8 @@ impl Slab {
     /// the input of this call, for an alias of an earlier slot any tensor on it, for a captured constant the constant.
     ///
     /// # Errors
-    /// [`Error::NoSource`], [`Error::WrongSource`], [`Error::OutOfStorage`], [`Error::Stale`] for a source that is stale,
+    /// [`Error::NoSource`], [`Error::WrongSource`], [`Error::OutOfStorage`] and [`Error::BeforeStorage`] for a source without
+    /// the bytes that the alias has, [`Error::TooLarge`], [`Error::Stale`] for a source that is stale,
     /// [`Error::Pinned`] for an output of the last run that is live and [pinned](Self::pinned).
     pub fn hand_back(
         &mut self,
@@ -325,6 +328,13 @@ impl Slab {
     pub fn holders(&self, slot: SlotIndex) -> Holders {
         if self.is_live(slot) { self.sheet.holders(slot) } else { Holders::default() }
     }
+
+    /// Where in the program handles of a live slot were handed out in this run; empty unless the ledger
+    /// [notes](Ledger::note_takers) it. Some of the handles may be gone: [`holders`](Self::holders) says how many are left.
+    #[must_use]
+    pub fn takers(&self, slot: SlotIndex) -> Vec<Taker> {
+        if self.is_live(slot) { lock(&self.sheet.takers).of(slot, self.epoch) } else { Vec::new() }
+    }
 }
 
 /// Makes the handles of outputs in memory of others; none if there are no such outputs. The sheet is free.
@@ -357,10 +367,10 @@ fn bring(
             brought.offset_bytes()
         };
         let layout = planned.layout.clone().ok_or(Error::BadOutput { output })?;
-        let offset = from.checked_add_signed(planned.offset).ok_or(Error::OutOfStorage {
-            offset: from,
-            span: layout.span_bytes(),
-            bytes: brought.storage().bytes()?,
+        let offset = from.checked_add_signed(planned.offset).ok_or(if planned.offset < 0 {
+            Error::BeforeStorage { before: planned.offset.unsigned_abs() - from }
+        } else {
+            Error::TooLarge
         })?;
         let tensor = Tensor::with(brought.into_storage(), layout, offset)?;
         if planned.readers.backward() {

@@ -17,4 +17,5 @@ mod outputs;
 mod pins;
 mod rig;
 mod saved;
+mod takers;
 mod views;
