@@ -39,7 +39,7 @@ impl Ledger {
 
     /// Whether to note, from each slab's next run on, where in the program its outputs are [taken](crate::Slab::takers).
     ///
-    /// It is off at first. Taking an output costs several times as much while it is on, and nothing while it is off.
+    /// It is off at first. Taking an output costs several times as much while it is on, and one instruction while it is off.
     pub fn note_takers(&self, on: bool) {
         self.notes_takers.store(on, Ordering::Relaxed);
     }

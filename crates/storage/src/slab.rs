@@ -21,8 +21,8 @@ use crate::{
 /// Where a node's outputs live, made once when the node is recorded.
 ///
 /// The slab belongs to whoever runs the node. Each run hands the outputs back anew, in an epoch of its own; every handle of
-/// an earlier run that is still around is stale from then on. Dropping the slab leaves its handles valid: the memory is
-/// theirs for as long as the slab's [`Ledger`] keeps it.
+/// an earlier run that is still around is stale from then on. Dropping the slab [sweeps](Self::sweep) it and leaves its
+/// handles valid: the memory is theirs for as long as the slab's [`Ledger`] keeps it.
 pub struct Slab {
     sheet: SheetRef,
     /// Sheets with stale or moved handles, and sheets that had some: they are used again once nothing holds them.
@@ -401,6 +401,13 @@ fn adopt(back: &HandedBack, recorded: &[Option<Tensor>]) -> Vec<(SlotIndex, Owne
         }
     }
     owners
+}
+
+impl Drop for Slab {
+    fn drop(&mut self) {
+        // Nobody can sweep any more: what is not let go of here waits for the last handle of its run.
+        self.sweep();
+    }
 }
 
 impl fmt::Debug for Slab {

@@ -137,6 +137,20 @@ fn copies_outlive_the_slab_and_go_with_its_last_handle() {
 }
 
 #[test]
+fn a_slab_that_goes_lets_go_of_copies_that_nobody_reads() {
+    let mut it = Step::new(3);
+    let mut tensors = it.run(1);
+    it.end(2, |_| OldOutput::CopyOut).unwrap();
+    tensors.truncate(1);
+    let Step { rig, slab, census } = it;
+    assert_eq!(census.alive(), 3);
+    drop(slab);
+    assert_eq!((rig.value(&tensors[0]), census.alive()), (Ok(10), 1));
+    drop(tensors);
+    assert_eq!(census.alive(), 0);
+}
+
+#[test]
 fn a_copy_that_fails_changes_nothing() {
     let mut it = Step::new(3);
     let tensors = it.run(1);
