@@ -93,6 +93,13 @@ fn hand_back_beside_old_handles((slab, out): (&'static mut Slab, Out<HandedBack>
 }
 
 #[library_benchmark]
+#[bench::of_64(slab_beside_old_handles(64))]
+#[bench::of_4096(slab_beside_old_handles(4096))]
+fn sweep_beside_old_handles((slab, _): (&'static mut Slab, Out<HandedBack>)) -> usize {
+    slab.sweep()
+}
+
+#[library_benchmark]
 #[bench::one(handed_back(1))]
 #[bench::all_of_320(handed_back(320))]
 fn take((back, tensors): (&'static mut HandedBack, &'static mut Vec<Tensor>)) {
@@ -129,10 +136,11 @@ fn must_be_dead((masks, path): (&'static DeadMasks, &'static [Slab])) -> bool {
 
 library_benchmark_group!(name = handing_back, config = at_most(380), benchmarks = hand_back);
 // A sheet is new then, which needs some allocations; it must not matter how many others are in use.
-library_benchmark_group!(name = beside, config = at_most(6000), benchmarks = hand_back_beside_old_handles);
+library_benchmark_group!(name = beside, config = at_most(4000), benchmarks = hand_back_beside_old_handles);
+library_benchmark_group!(name = sweeping, config = at_most(11_000), benchmarks = sweep_beside_old_handles);
 library_benchmark_group!(name = taking, config = at_most(320 * 56), benchmarks = take);
 library_benchmark_group!(name = dropping, config = at_most(320 * 48), benchmarks = drop_each);
 library_benchmark_group!(name = one_handle, config = at_most(72), benchmarks = [clone_of, address_of]);
 library_benchmark_group!(name = checking, config = at_most(380), benchmarks = must_be_dead);
 
-main!(library_benchmark_groups = handing_back, beside, taking, dropping, one_handle, checking);
+main!(library_benchmark_groups = handing_back, beside, sweeping, taking, dropping, one_handle, checking);

@@ -1,5 +1,6 @@
 //! Slabs: the outputs of one node, run after run.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
@@ -21,14 +22,13 @@ use crate::{
 /// Where a node's outputs live, made once when the node is recorded.
 ///
 /// The slab belongs to whoever runs the node. Each run hands the outputs back anew, in an epoch of its own; every handle of
-/// an earlier run that is still around is stale from then on. Dropping the slab [sweeps](Self::sweep) it and leaves its
+/// an earlier run that is still around is stale from then on. Dropping the slab [sweeps](Self::sweep) all of it and leaves its
 /// handles valid: the memory is theirs for as long as the slab's [`Ledger`] keeps it.
 pub struct Slab {
     sheet: SheetRef,
-    /// Sheets with stale or moved handles, and sheets that had some: they are used again once nothing holds them.
-    retired: Vec<SheetRef>,
-    /// Where among them to look first for one that is used again.
-    look_at: usize,
+    /// Sheets with stale or moved handles, and sheets that had some: they are used again once nothing holds them. The next
+    /// to be looked at is in front.
+    retired: VecDeque<SheetRef>,
     epoch: Epoch,
     made_in: Step,
     /// The slots, as bits, that are neither stale nor moved in this run.
@@ -39,6 +39,9 @@ pub struct Slab {
 
 /// How many retired sheets a run looks at for one to use again.
 const LOOKS: usize = 4;
+
+/// How many retired sheets a sweep looks at.
+const SWEPT: usize = 64;
 
 /// What a run leaves: its outputs, and what its backward reads.
 #[derive(Debug)]
@@ -66,8 +69,7 @@ impl Slab {
         let words = table.own.len();
         Ok(Self {
             sheet: SheetRef::new(Sheet::new(table, Arc::clone(ledger))),
-            retired: Vec::new(),
-            look_at: 0,
+            retired: VecDeque::new(),
             epoch: Epoch::new(0),
             made_in: Step::new(0),
             valid: vec![0; words].into(),
@@ -131,12 +133,13 @@ impl Slab {
         let brought = match ready {
             Ok(brought) => brought,
             Err(error) => {
-                self.retired.extend(spare);
+                spare.into_iter().for_each(|sheet| self.retired.push_front(sheet));
                 return Err(error);
             }
         };
         if let Some(sheet) = spare {
-            self.retired.push(std::mem::replace(&mut self.sheet, sheet));
+            // In front, since the handles of the last run are more likely to go than those that are kept for long.
+            self.retired.push_front(std::mem::replace(&mut self.sheet, sheet));
         }
         let sheet = &self.sheet;
         let epoch = Epoch::new(self.epoch.get() + 1);
@@ -190,9 +193,9 @@ impl Slab {
     /// keeps an output of every run would make each run slower than the one before.
     fn spare(&mut self) -> SheetRef {
         for _ in 0..LOOKS.min(self.retired.len()) {
-            self.look_at = if self.look_at + 1 < self.retired.len() { self.look_at + 1 } else { 0 };
-            if self.retired.get(self.look_at).is_some_and(SheetRef::is_sole) {
-                return self.retired.swap_remove(self.look_at);
+            match self.retired.pop_front() {
+                Some(sheet) if sheet.is_sole() => return sheet,
+                held => self.retired.extend(held),
             }
         }
         SheetRef::new(Sheet::new(Arc::clone(&self.sheet.table), Arc::clone(&self.sheet.ledger)))
@@ -249,14 +252,23 @@ impl Slab {
     /// Lets go of copies that no handle reads any more, and of sheets that will not be used again. Returns how many copies.
     ///
     /// Copies that were made at the end of a step are the caller's memory; a handle's drop does not give them back,
-    /// because it may happen anywhere.
+    /// because it may happen anywhere. Of the runs of which handles are kept it looks at up to 64, and at the next ones when it
+    /// is called again, so that it takes no longer the more are kept.
     pub fn sweep(&mut self) -> usize {
-        let copies = self.retired.iter().chain([&self.sheet]).map(|sheet| sheet.sweep()).sum();
-        let mut spare = 0;
-        self.retired.retain(|sheet| {
-            spare += usize::from(sheet.is_sole());
-            !sheet.is_sole() || spare == 1
-        });
+        let mut copies = self.sheet.sweep();
+        let mut spare = None;
+        for _ in 0..SWEPT.min(self.retired.len()) {
+            let Some(sheet) = self.retired.pop_front() else { break };
+            copies += sheet.sweep();
+            if !sheet.is_sole() {
+                self.retired.push_back(sheet);
+            } else if spare.is_none() {
+                spare = Some(sheet);
+            }
+        }
+        if let Some(sheet) = spare {
+            self.retired.push_front(sheet);
+        }
         copies
     }
 
@@ -406,7 +418,9 @@ fn adopt(back: &HandedBack, recorded: &[Option<Tensor>]) -> Vec<(SlotIndex, Owne
 impl Drop for Slab {
     fn drop(&mut self) {
         // Nobody can sweep any more: what is not let go of here waits for the last handle of its run.
-        self.sweep();
+        for sheet in self.retired.iter().chain([&self.sheet]) {
+            sheet.sweep();
+        }
     }
 }
 

@@ -14,6 +14,7 @@ mod masks;
 mod mini;
 mod old_outputs;
 mod outputs;
+mod pairs;
 mod pins;
 mod rig;
 mod saved;
