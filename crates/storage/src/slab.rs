@@ -11,7 +11,7 @@ use crate::block::Owner;
 use crate::hold::SheetRef;
 use crate::outputs::Outputs;
 use crate::saved::SavedOutputs;
-use crate::sheet::{Borrowed, Fate, Holders, Sheet};
+use crate::sheet::{Fate, Holders, Sheet};
 use crate::stale::{Cause, Event};
 use crate::sync::lock;
 use crate::table::Table;
@@ -123,30 +123,26 @@ impl Slab {
     ) -> Result<HandedBack, Error> {
         let spare = (!self.sheet.is_free()).then(|| self.spare());
         let mut elsewhere = SmallVec::new();
-        let brought = bring(spare.as_ref().unwrap_or(&self.sheet), source, &mut elsewhere);
-        let ready = brought.and_then(|brought| {
-            if spare.is_some() {
-                self.invalidate(&Cause { event: Event::RanAgain, step, by: None })?;
-            }
-            Ok(brought)
-        });
-        let brought = match ready {
-            Ok(brought) => brought,
-            Err(error) => {
+        if !self.sheet.table.sourced.is_empty() {
+            let brought = bring(spare.as_ref().unwrap_or(&self.sheet), source, &mut elsewhere);
+            if let Err(error) = brought {
                 spare.into_iter().for_each(|sheet| self.retired.push_front(sheet));
                 return Err(error);
             }
-        };
+        }
         if let Some(sheet) = spare {
+            if let Err(error) = self.invalidate(&Cause { event: Event::RanAgain, step, by: None }) {
+                let unused = std::mem::take(&mut *lock(&sheet.borrowed));
+                self.retired.push_front(sheet);
+                drop(unused); // Without the lock, since what owns its memory may be anybody's.
+                return Err(error);
+            }
             // In front, since the handles of the last run are more likely to go than those that are kept for long.
             self.retired.push_front(std::mem::replace(&mut self.sheet, sheet));
         }
         let sheet = &self.sheet;
         let epoch = Epoch::new(self.epoch.get() + 1);
         sheet.begin(epoch);
-        if let Some(brought) = brought {
-            *lock(&sheet.borrowed) = brought;
-        }
         (self.epoch, self.made_in) = (epoch, step);
         self.valid.copy_from_slice(&sheet.table.own);
         self.seen.copy_from_slice(&sheet.table.own);
@@ -349,18 +345,14 @@ impl Slab {
     }
 }
 
-/// Makes the handles of outputs in memory of others; none if there are no such outputs. The sheet is free.
-///
-/// They are laid on the sheet when the run begins, in the room that those of its last run left: nothing is there, and no
-/// lock is held, while `source` runs, which is the caller's code and may end early.
+/// Makes the handles of outputs in memory of others, and lays them where they wait to be taken.
 fn bring(
     sheet: &Sheet,
     mut source: impl FnMut(SlotIndex, OutputClass) -> Option<Tensor>,
     saved: &mut SmallVec<[(SlotIndex, Tensor); 1]>,
-) -> Result<Option<Vec<Borrowed>>, Error> {
-    if sheet.table.sourced.is_empty() {
-        return Ok(None);
-    }
+) -> Result<(), Error> {
+    // In the room that those of the sheet's last run left. Nothing lies there, and no lock is held, while `source` runs, which
+    // is the caller's code and may end early.
     let mut borrowed = std::mem::take(&mut *lock(&sheet.borrowed));
     for &output in &sheet.table.sourced {
         let Some(planned) = sheet.table.output(output) else { continue };
@@ -392,7 +384,8 @@ fn bring(
             borrowed.push((output, Some(tensor)));
         }
     }
-    Ok(Some(borrowed))
+    *lock(&sheet.borrowed) = borrowed;
+    Ok(())
 }
 
 /// Makes the blocks of a recording's own tensors those of its slots, and returns what owned them.
