@@ -77,6 +77,12 @@ pub enum Error {
         /// How many bytes the storage has.
         bytes: u64,
     },
+    /// A tensor that begins before its storage does.
+    #[error("{before} bytes before the start of a storage")]
+    BeforeStorage {
+        /// By how many bytes.
+        before: u64,
+    },
     /// An output that contradicts its class: a fresh one without a block, an alias of what owns no slot, an empty one with
     /// elements.
     #[error("{output} does not fit its class")]

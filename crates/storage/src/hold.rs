@@ -11,8 +11,8 @@ use std::ptr::NonNull;
 use crate::sheet::{Found, Sheet};
 use crate::stale::Stale;
 use crate::storage::Spot;
-use crate::sync::{Ordering, fence};
-use crate::{Epoch, SlotIndex, SlotValue};
+use crate::sync::{Ordering, fence, lock};
+use crate::{Epoch, SlotIndex, SlotValue, Taker};
 
 /// Takes one out of the sheet's references, and frees the sheet if it was the last.
 ///
@@ -145,6 +145,11 @@ impl Hold {
     pub(crate) fn sheet_ref(&self) -> SheetRef {
         self.sheet().refs.fetch_add(1, Ordering::Relaxed);
         SheetRef(self.sheet)
+    }
+
+    /// Notes who was given this.
+    pub(crate) fn note(&self, taker: Taker) {
+        lock(&self.sheet().takers).note(self.slot, self.epoch, taker);
     }
 
     /// Where the value is, unless it is gone.

@@ -1,11 +1,13 @@
 //! The outputs of one run, on their way to whoever called.
 
 use std::fmt;
+use std::panic::Location;
+use std::sync::Arc;
 
 use crate::hold::SheetRef;
 use crate::storage::Kind;
 use crate::sync::{Ordering, lock};
-use crate::{Epoch, OutputClass, SlotIndex, Storage, Tensor};
+use crate::{Epoch, OutputClass, SlotIndex, Storage, Taker, Tensor};
 
 /// The outputs that a run handed back. It holds each of them until it is taken; dropping it lets go of the rest, in bulk.
 #[must_use = "dropping it lets go of every output"]
@@ -50,11 +52,17 @@ impl Outputs {
 
     /// Takes one output. There is none to take if it was taken before, is read by the backward alone, or is not a tensor.
     #[inline]
+    #[track_caller]
     pub fn take(&mut self, output: SlotIndex) -> Option<Tensor> {
+        self.take_at(output, Location::caller())
+    }
+
+    #[inline]
+    fn take_at(&mut self, output: SlotIndex, at: &'static Location<'static>) -> Option<Tensor> {
         let word = self.sheet.waiting.get(output.word() as usize)?;
         let waiting = word.load(Ordering::Relaxed);
         if waiting & output.bit() == 0 {
-            return self.take_alias(output);
+            return self.take_slowly(output, at);
         }
         word.store(waiting & !output.bit(), Ordering::Relaxed);
         // SAFETY: the output waited, so these outputs were one holder of its slot, and have just ceased to be.
@@ -62,11 +70,23 @@ impl Outputs {
         Some(Tensor::recorded(Storage(Kind::Slot(hold))))
     }
 
-    /// Takes an output that owns no slot.
+    /// Takes an output that owns no slot, or whose taker is noted.
     #[cold]
-    fn take_alias(&self, output: SlotIndex) -> Option<Tensor> {
+    fn take_slowly(&self, output: SlotIndex, at: &'static Location<'static>) -> Option<Tensor> {
+        let tensor = self.let_go_of(output)?;
+        if self.sheet.ledger.notes_takers()
+            && let Some(hold) = tensor.storage().hold()
+        {
+            let producer = Arc::clone(&self.sheet.table.producer);
+            hold.note(Taker { producer, output, at, times: 1 });
+        }
+        Some(tensor)
+    }
+
+    /// Takes an output that does not wait where taking it is fast.
+    fn let_go_of(&self, output: SlotIndex) -> Option<Tensor> {
         let sheet = &*self.sheet;
-        let word = sheet.waiting_aliases.get(output.word() as usize)?;
+        let word = sheet.waiting_slow.get(output.word() as usize)?;
         let waiting = word.load(Ordering::Relaxed);
         if waiting & output.bit() == 0 {
             return None;
@@ -75,6 +95,11 @@ impl Outputs {
         let planned = sheet.table.output(output)?;
         let view = planned.layout.clone().map(|layout| (layout, sheet.table.place(output).offset));
         match planned.class {
+            OutputClass::Fresh => {
+                // SAFETY: the output waited, so these outputs were one holder of its slot, and have just ceased to be.
+                let hold = unsafe { self.sheet.take_over(output, self.epoch) };
+                Some(Tensor::recorded(Storage(Kind::Slot(hold))))
+            }
             OutputClass::Sibling(owner) => {
                 // SAFETY: the table counts one holder of the owner's slot for each output that waits on it; this one has
                 // just ceased to wait.
@@ -92,8 +117,10 @@ impl Outputs {
     }
 
     /// Takes every output that is left, in order; none stands for what cannot be taken.
+    #[track_caller]
     pub fn take_all(&mut self) -> TakeAll<'_> {
-        TakeAll { length: self.len() as u32, next: 0, left: 0, outputs: self }
+        let at = Location::caller();
+        TakeAll { length: self.len() as u32, next: 0, left: 0, at, outputs: self }
     }
 }
 
@@ -105,6 +132,8 @@ pub struct TakeAll<'a> {
     length: u32,
     /// The outputs of the word of `next - 1` that are off the sheet and not taken yet.
     left: u64,
+    /// Whose they will be.
+    at: &'static Location<'static>,
 }
 
 impl Iterator for TakeAll<'_> {
@@ -124,7 +153,7 @@ impl Iterator for TakeAll<'_> {
             word.store(0, Ordering::Relaxed);
         }
         if self.left & output.bit() == 0 {
-            return Some(self.outputs.take_alias(output));
+            return Some(self.outputs.take_slowly(output, self.at));
         }
         self.left &= !output.bit();
         // SAFETY: the output waited when its word was taken off the sheet, so these outputs were one holder of its slot; its
@@ -186,10 +215,10 @@ impl Drop for Outputs {
                 unsafe { self.sheet.release_word(word, left) };
             }
         }
-        for (word, waiting) in (0..).zip(&self.sheet.waiting_aliases) {
+        for (word, waiting) in (0..).zip(&self.sheet.waiting_slow) {
             let left = waiting.load(Ordering::Relaxed);
             for output in SlotIndex::in_word(word, left) {
-                drop(self.take_alias(output));
+                drop(self.let_go_of(output));
             }
         }
         if !table.sourced.is_empty() {

@@ -1,11 +1,13 @@
 //! What a backward reads, held by its token.
 
 use std::fmt;
+use std::panic::Location;
+use std::sync::Arc;
 
 use crate::hold::SheetRef;
 use crate::storage::Kind;
 use crate::sync::lock;
-use crate::{Epoch, OutputClass, SlotIndex, Storage, Tensor};
+use crate::{Epoch, OutputClass, SlotIndex, Storage, Taker, Tensor};
 
 /// The outputs of one run that its backward reads. It holds them all until it is dropped, which lets go of them in bulk.
 ///
@@ -37,7 +39,19 @@ impl SavedOutputs {
 
     /// A tensor of a saved output; none if it is not saved or not a tensor.
     #[must_use]
+    #[track_caller]
     pub fn tensor(&self, output: SlotIndex) -> Option<Tensor> {
+        let tensor = self.make(output)?;
+        if self.sheet.ledger.notes_takers()
+            && let Some(hold) = tensor.storage().hold()
+        {
+            let producer = Arc::clone(&self.sheet.table.producer);
+            hold.note(Taker { producer, output, at: Location::caller(), times: 1 });
+        }
+        Some(tensor)
+    }
+
+    fn make(&self, output: SlotIndex) -> Option<Tensor> {
         let planned = self.sheet.table.output(output).filter(|planned| planned.readers.backward())?;
         let view = planned.layout.clone().map(|layout| (layout, self.sheet.table.place(output).offset));
         let owner = match planned.class {

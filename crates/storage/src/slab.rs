@@ -1,5 +1,6 @@
 //! Slabs: the outputs of one node, run after run.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
@@ -15,19 +16,20 @@ use crate::stale::{Cause, Event};
 use crate::storage::Spot;
 use crate::sync::lock;
 use crate::table::Table;
-use crate::{Epoch, Error, Ledger, OutputClass, PlannedOutput, SlabId, SlotIndex, Step, Storage, Tensor};
+use crate::{
+    Epoch, Error, Ledger, OutputClass, PlannedOutput, SlabId, SlotIndex, Step, Storage, Taker, Tensor,
+};
 
 /// Where a node's outputs live, made once when the node is recorded.
 ///
 /// The slab belongs to whoever runs the node. Each run hands the outputs back anew, in an epoch of its own; every handle of
-/// an earlier run that is still around is stale from then on. Dropping the slab leaves its handles valid: the memory is
-/// theirs for as long as the slab's [`Ledger`] keeps it.
+/// an earlier run that is still around is stale from then on. Dropping the slab [sweeps](Self::sweep) all of it and leaves its
+/// handles valid: the memory is theirs for as long as the slab's [`Ledger`] keeps it.
 pub struct Slab {
     sheet: SheetRef,
-    /// Sheets with stale or moved handles, and sheets that had some: they are used again once nothing holds them.
-    retired: Vec<SheetRef>,
-    /// Where among them to look first for one that is used again.
-    look_at: usize,
+    /// Sheets with stale or moved handles, and sheets that had some: they are used again once nothing holds them. The next
+    /// to be looked at is in front.
+    retired: VecDeque<SheetRef>,
     epoch: Epoch,
     made_in: Step,
     /// The slots, as bits, that are neither stale nor moved in this run.
@@ -38,6 +40,9 @@ pub struct Slab {
 
 /// How many retired sheets a run looks at for one to use again.
 const LOOKS: usize = 4;
+
+/// How many retired sheets a sweep looks at.
+const SWEPT: usize = 64;
 
 /// What a run leaves: its outputs, and what its backward reads.
 #[derive(Debug)]
@@ -65,8 +70,7 @@ impl Slab {
         let words = table.own.len();
         Ok(Self {
             sheet: SheetRef::new(Sheet::new(table, Arc::clone(ledger))),
-            retired: Vec::new(),
-            look_at: 0,
+            retired: VecDeque::new(),
             epoch: Epoch::new(0),
             made_in: Step::new(0),
             valid: vec![0; words].into(),
@@ -111,7 +115,8 @@ impl Slab {
     /// the input of this call, for an alias of an earlier slot any tensor on it, for a captured constant the constant.
     ///
     /// # Errors
-    /// [`Error::NoSource`], [`Error::WrongSource`], [`Error::OutOfStorage`], [`Error::Stale`] for a source that is stale,
+    /// [`Error::NoSource`], [`Error::WrongSource`], [`Error::OutOfStorage`] and [`Error::BeforeStorage`] for a source without
+    /// the bytes that the alias has, [`Error::TooLarge`], [`Error::Stale`] for a source that is stale,
     /// [`Error::Pinned`] for an output of the last run that is live and [pinned](Self::pinned).
     pub fn hand_back(
         &mut self,
@@ -148,25 +153,23 @@ impl Slab {
         source: impl FnMut(SlotIndex, OutputClass) -> Option<Tensor>,
     ) -> Result<Option<Brought>, Error> {
         let spare = (!self.sheet.is_free()).then(|| self.spare());
-        let brought = bring(spare.as_ref().unwrap_or(&self.sheet), source);
-        let ready = brought.and_then(|brought| {
-            if spare.is_some() {
-                self.invalidate(&Cause { event: Event::RanAgain, step, by: None })?;
+        let brought = match bring(spare.as_ref().unwrap_or(&self.sheet), source) {
+            Ok(brought) => brought,
+            Err(error) => {
+                spare.into_iter().for_each(|sheet| self.retired.push_front(sheet));
+                return Err(error);
             }
-            Ok(brought)
-        });
-        match (ready, spare) {
-            (Ok(brought), spare) => {
-                if let Some(sheet) = spare {
-                    self.retired.push(std::mem::replace(&mut self.sheet, sheet));
-                }
-                Ok(brought)
+        };
+        if let Some(sheet) = spare {
+            // What was brought is dropped without a lock if this fails, since what owns its memory may be anybody's.
+            if let Err(error) = self.invalidate(&Cause { event: Event::RanAgain, step, by: None }) {
+                self.retired.push_front(sheet);
+                return Err(error);
             }
-            (Err(error), spare) => {
-                self.retired.extend(spare);
-                Err(error)
-            }
+            // In front, since the handles of the last run are more likely to go than those that are kept for long.
+            self.retired.push_front(std::mem::replace(&mut self.sheet, sheet));
         }
+        Ok(brought)
     }
 
     /// Hands the outputs of a recording back, the first run of its node.
@@ -213,9 +216,9 @@ impl Slab {
     /// keeps an output of every run would make each run slower than the one before.
     fn spare(&mut self) -> SheetRef {
         for _ in 0..LOOKS.min(self.retired.len()) {
-            self.look_at = if self.look_at + 1 < self.retired.len() { self.look_at + 1 } else { 0 };
-            if self.retired.get(self.look_at).is_some_and(SheetRef::is_sole) {
-                return self.retired.swap_remove(self.look_at);
+            match self.retired.pop_front() {
+                Some(sheet) if sheet.is_sole() => return sheet,
+                held => self.retired.extend(held),
             }
         }
         SheetRef::new(Sheet::new(Arc::clone(&self.sheet.table), Arc::clone(&self.sheet.ledger)))
@@ -282,14 +285,23 @@ impl Slab {
     /// Lets go of copies that no handle reads any more, and of sheets that will not be used again. Returns how many copies.
     ///
     /// Copies that were made at the end of a step are the caller's memory; a handle's drop does not give them back,
-    /// because it may happen anywhere.
+    /// because it may happen anywhere. Of the runs of which handles are kept it looks at up to 64, and at the next ones when it
+    /// is called again, so that it takes no longer the more are kept.
     pub fn sweep(&mut self) -> usize {
-        let copies = self.retired.iter().chain([&self.sheet]).map(|sheet| sheet.sweep()).sum();
-        let mut spare = 0;
-        self.retired.retain(|sheet| {
-            spare += usize::from(sheet.is_sole());
-            !sheet.is_sole() || spare == 1
-        });
+        let mut copies = self.sheet.sweep();
+        let mut spare = None;
+        for _ in 0..SWEPT.min(self.retired.len()) {
+            let Some(sheet) = self.retired.pop_front() else { break };
+            copies += sheet.sweep();
+            if !sheet.is_sole() {
+                self.retired.push_back(sheet);
+            } else if spare.is_none() {
+                spare = Some(sheet);
+            }
+        }
+        if let Some(sheet) = spare {
+            self.retired.push_front(sheet);
+        }
         copies
     }
 
@@ -363,6 +375,13 @@ impl Slab {
     pub fn holders(&self, slot: SlotIndex) -> Holders {
         if self.is_live(slot) { self.sheet.holders(slot) } else { Holders::default() }
     }
+
+    /// Where in the program handles of a live slot were handed out in this run; empty unless the ledger
+    /// [notes](Ledger::note_takers) it. Some of the handles may be gone: [`holders`](Self::holders) says how many are left.
+    #[must_use]
+    pub fn takers(&self, slot: SlotIndex) -> Vec<Taker> {
+        if self.is_live(slot) { lock(&self.sheet.takers).of(slot, self.epoch) } else { Vec::new() }
+    }
 }
 
 /// Handles of outputs in memory of others.
@@ -403,10 +422,10 @@ fn bring(
             brought.offset_bytes()
         };
         let layout = planned.layout.clone().ok_or(Error::BadOutput { output })?;
-        let offset = from.checked_add_signed(planned.offset).ok_or(Error::OutOfStorage {
-            offset: from,
-            span: layout.span_bytes(),
-            bytes: brought.storage().bytes()?,
+        let offset = from.checked_add_signed(planned.offset).ok_or(if planned.offset < 0 {
+            Error::BeforeStorage { before: planned.offset.unsigned_abs() - from }
+        } else {
+            Error::TooLarge
         })?;
         let tensor = Tensor::with(brought.into_storage(), layout, offset)?;
         if planned.readers.backward() {
@@ -437,6 +456,15 @@ fn adopt(back: &HandedBack, recorded: &[Option<Tensor>]) -> Vec<(SlotIndex, Owne
         }
     }
     owners
+}
+
+impl Drop for Slab {
+    fn drop(&mut self) {
+        // Nobody can sweep any more: what is not let go of here waits for the last handle of its run.
+        for sheet in self.retired.iter().chain([&self.sheet]) {
+            sheet.sweep();
+        }
+    }
 }
 
 impl fmt::Debug for Slab {

@@ -214,7 +214,7 @@ fn a_wrong_or_missing_source_changes_nothing() {
             Some(&foreign),
             Error::WrongSource { output: slot(1), given: foreign.storage().id().unwrap() },
         ),
-        (Some(&tensors[0]), Some(&foreign), Error::OutOfStorage { offset: 0, span: 16, bytes: 32 }),
+        (Some(&tensors[0]), Some(&foreign), Error::BeforeStorage { before: 8 }),
     ];
     for (one, two, expected) in cases {
         let failed = second.hand_back(step(2), |of, _| (if of == slot(1) { one } else { two }).cloned());

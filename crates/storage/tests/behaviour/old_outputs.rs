@@ -137,6 +137,20 @@ fn copies_outlive_the_slab_and_go_with_its_last_handle() {
 }
 
 #[test]
+fn a_slab_that_goes_lets_go_of_copies_that_nobody_reads() {
+    let mut it = Step::new(3);
+    let mut tensors = it.run(1);
+    it.end(2, |_| OldOutput::CopyOut).unwrap();
+    tensors.truncate(1);
+    let Step { rig, slab, census } = it;
+    assert_eq!(census.alive(), 3);
+    drop(slab);
+    assert_eq!((rig.value(&tensors[0]), census.alive()), (Ok(10), 1));
+    drop(tensors);
+    assert_eq!(census.alive(), 0);
+}
+
+#[test]
 fn a_copy_that_fails_changes_nothing() {
     let mut it = Step::new(3);
     let tensors = it.run(1);
@@ -252,4 +266,31 @@ fn what_owns_a_copy_may_use_the_slab_when_it_goes() {
         assert!(waits.recv_timeout(std::time::Duration::from_secs(20)).is_ok(), "the thread hangs or failed");
         thread.join().unwrap();
     }
+}
+
+#[test]
+fn copies_of_many_runs_are_let_go_of_by_and_by() {
+    const RUNS: usize = 200;
+    let mut it = Step::new(1);
+    let mut kept = Vec::new();
+    for number in 1..=RUNS as u64 {
+        kept.extend(it.run(number % 25));
+        it.end(number + 1, |_| OldOutput::CopyOut).unwrap();
+    }
+    let value = |it: &Step, run: usize| it.rig.value(&kept[run - 1]);
+    assert_eq!((value(&it, 1), value(&it, 20)), (Ok(10), Ok(200)));
+    kept.truncate(20);
+    let mut swept = 0;
+    let sweeps = (1..).find(|_| {
+        let now = it.slab.sweep();
+        assert!(now <= 64 + 1, "one sweep looked at more than it may");
+        swept += now;
+        swept == RUNS - 20
+    });
+    assert!(sweeps.unwrap() <= RUNS / 64 + 1, "{sweeps:?}");
+    assert_eq!((it.census.alive(), it.slab.sweep()), (20, 0));
+    drop(kept);
+    assert_eq!(it.slab.sweep(), 20);
+    assert_eq!(it.census.alive(), 0);
+    it.rig.verdict();
 }

@@ -1,7 +1,9 @@
 //! Outputs on their way to the caller.
 
 use graphgrove_device::DevicePtr;
-use graphgrove_storage::{DType, Error, Layout, Ledger, OutputClass, PersistentSource, PlannedOutput, Slab};
+use graphgrove_storage::{
+    DType, Error, Layout, Ledger, OutputClass, PersistentSource, PlannedOutput, Slab, Tensor,
+};
 
 use crate::rig::{floats, fresh, outside, run, slab, slab_of, slot, step};
 
@@ -166,4 +168,20 @@ fn outputs_in_memory_of_others_are_taken_in_any_order() {
         assert!(outputs.take(slot(number)).is_none());
     }
     assert_eq!(outputs.take_all().flatten().count(), 2);
+}
+
+#[test]
+fn an_alias_that_does_not_lie_in_what_is_brought_is_refused_and_says_where_it_would_be() {
+    let constant = OutputClass::Persistent(PersistentSource::Captured);
+    let whole = outside(0x5000, 16);
+    let half = whole.slice(0, 8..16, 1).unwrap();
+    let error = |source: &Tensor, offset| {
+        let mut slab = slab(&Ledger::new(), vec![PlannedOutput::alias(constant, floats(8), offset)]);
+        slab.hand_back(step(1), |_, _| Some(source.clone())).map(|_| ())
+    };
+    assert_eq!((error(&half, -32), error(&whole, 32)), (Ok(()), Ok(())));
+    assert_eq!(error(&half, -40), Err(Error::BeforeStorage { before: 8 }));
+    assert_eq!(error(&half, i64::MIN), Err(Error::BeforeStorage { before: (1 << 63) - 32 }));
+    assert_eq!(error(&half, 4), Err(Error::OutOfStorage { offset: 36, span: 32, bytes: 64 }));
+    assert_eq!(Error::BeforeStorage { before: 8 }.to_string(), "8 bytes before the start of a storage");
 }
