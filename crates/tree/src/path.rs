@@ -38,8 +38,12 @@ pub(crate) struct Path {
     state: PathState,
     /// How many entries have a token.
     pending: usize,
-    /// Outputs of the path of which a run on it read a copy: the run's depth, its input, and the output.
+    /// Outputs of the path of which a run on it read a copy: the run's depth, its input, and the output, in the
+    /// order of depth and input.
     staged: Vec<(u32, InputIndex, Slot)>,
+    /// Outputs of the path that a forward outside of the path may have saved: the output's depth, the output, and
+    /// the pending backward.
+    saved: Vec<(u32, Slot, TokenId)>,
 }
 
 impl Path {
@@ -129,7 +133,9 @@ impl Path {
         if len == 0 {
             self.state = PathState::None;
         }
-        self.staged.retain(|(depth, ..)| (*depth as usize) < len);
+        let kept = self.staged.iter().rposition(|(depth, ..)| (*depth as usize) < len);
+        self.staged.truncate(kept.map_or(0, |last| last + 1));
+        self.saved.retain(|(depth, ..)| (*depth as usize) < len);
         self.entries.drain(len.min(self.entries.len())..)
     }
 
@@ -148,8 +154,23 @@ impl Path {
 
     /// The output of the path of which the run at `depth` read a copy as this input.
     pub(crate) fn staged_from(&self, depth: u32, input: InputIndex) -> Option<Slot> {
-        let found = self.staged.iter().find(|(at, index, _)| (*at, *index) == (depth, input));
-        found.map(|(_, _, from)| *from)
+        let found = self.staged.binary_search_by_key(&(depth, input), |(at, index, _)| (*at, *index)).ok()?;
+        self.staged.get(found).map(|(_, _, from)| *from)
+    }
+
+    /// Notes that a pending backward that holds no run may read this output of the path.
+    pub(crate) fn note_saved(&mut self, depth: u32, from: Slot, token: TokenId) {
+        self.saved.push((depth, from, token));
+    }
+
+    /// The outputs of the path that pending backwards may read which hold no run of it.
+    pub(crate) fn saved(&self) -> impl Iterator<Item = (Slot, TokenId)> + '_ {
+        self.saved.iter().map(|(_, slot, token)| (*slot, *token))
+    }
+
+    /// A backward that holds no run is pending no longer.
+    pub(crate) fn forget_saved(&mut self, token: TokenId) {
+        self.saved.retain(|(.., saved_for)| *saved_for != token);
     }
 
     /// Takes the token off the run at `depth`, if that run is still this one.

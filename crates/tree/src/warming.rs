@@ -51,6 +51,7 @@ impl Tree {
         check_aliases(&outputs, &inputs)?;
         let node = Node { inputs, ..self.new_node(&ground, outputs, old_default) };
         let id = self.nodes.insert(node);
+        self.learn_returned(id);
         if let WarmUpReason::BelowWarmUp { node } = reason {
             self.note_held_back(ground.function, &key, node);
         }
