@@ -36,9 +36,20 @@ enum Pick {
 
 #[derive(Clone, Debug)]
 enum Op {
-    Call { which: usize, vary: usize, end: End, moves: Option<u64>, dies: Option<usize> },
+    Call {
+        which: usize,
+        vary: usize,
+        end: End,
+        moves: Option<u64>,
+        dies: Option<usize>,
+    },
+    /// The whole program in order, and then nothing is held any more: what repeats is replayed.
+    Round {
+        vary: usize,
+        steps: bool,
+    },
     Drop(usize),
-    DropAll,
+    Settle,
     Discard(usize),
     Step,
     Evict(usize),
@@ -64,14 +75,16 @@ fn op() -> impl Strategy<Value = Op> {
     let end = prop_oneof![
         20 => Just(End::Well), 4 => Just(End::Followed), 1 => Just(End::Fails), 1 => Just(End::Eagerly),
     ];
-    let vary = prop_oneof![5 => Just(0), 1 => 1..3_usize];
+    let vary = prop_oneof![3 => Just(0), 1 => 1..3_usize];
     let moves = prop_oneof![6 => Just(None), 1 => (0..3_u64).prop_map(Some)];
     let dies = prop_oneof![6 => Just(None), 1 => (0..4_usize).prop_map(Some)];
     prop_oneof![
         40 => (any::<usize>(), vary, end, moves, dies)
             .prop_map(|(which, vary, end, moves, dies)| Op::Call { which, vary, end, moves, dies }),
+        12 => (prop_oneof![2 => Just(0), 1 => 1..3_usize], prop::bool::weighted(0.2))
+            .prop_map(|(vary, steps)| Op::Round { vary, steps }),
         8 => (0..4_usize).prop_map(Op::Drop),
-        6 => Just(Op::DropAll),
+        6 => Just(Op::Settle),
         3 => any::<usize>().prop_map(Op::Discard),
         6 => Just(Op::Step),
         1 => any::<usize>().prop_map(Op::Evict),
@@ -183,6 +196,19 @@ fn run(limits: Limits, seed: u64, program: &[Template], ops: &[Op]) -> World {
                 let request = request(&world, template, &sets, fresh, *vary, *end, *dies);
                 world.call(&request);
             }
+            Op::Round { vary, steps } => {
+                for (at, template) in program.iter().enumerate() {
+                    let vary = if at + 1 == program.len() { *vary } else { 0 };
+                    let request = request(&world, template, &sets, fresh, vary, End::Well, None);
+                    world.call(&request);
+                    world.check();
+                }
+                if *steps {
+                    world.tree.begin_step();
+                } else {
+                    world.settle();
+                }
+            }
             Op::Drop(back) => {
                 if !world.handles.is_empty() {
                     let at = world.handles.len() - 1 - back % world.handles.len();
@@ -190,11 +216,7 @@ fn run(limits: Limits, seed: u64, program: &[Template], ops: &[Op]) -> World {
                     world.release(id);
                 }
             }
-            Op::DropAll => {
-                for id in std::mem::take(&mut world.handles) {
-                    world.release(id);
-                }
-            }
+            Op::Settle => world.settle(),
             Op::Discard(which) => {
                 let token = world.tokens.keys().nth(which % world.tokens.len().max(1)).copied();
                 if let Some(token) = token {
@@ -228,11 +250,10 @@ fn limits() -> impl Strategy<Value = Limits> {
         recordings_per_function: 6,
         rerecordings: 6,
         rerecordings_decay: 5,
-        changes_before_staged: 1,
-        changes_decay: 16,
+        changes_before_staged: 0,
         ..Limits::default()
     };
-    let churn = Limits { changes_before_staged: 1, ..Limits::default() };
+    let churn = Limits { changes_before_staged: 0, ..Limits::default() };
     prop_oneof![Just(Limits::default()), Just(tight), Just(churn)]
 }
 
@@ -242,8 +263,8 @@ proptest! {
     fn whatever_runs_every_handle_reads_what_was_written_and_nothing_saved_is_lost(
         limits in limits(),
         seed in any::<u64>(),
-        program in prop::collection::vec(template(), 1..5),
-        ops in prop::collection::vec(op(), 1..80),
+        program in prop::collection::vec(template(), 1..4),
+        ops in prop::collection::vec(op(), 1..150),
     ) {
         run(limits, seed, &program, &ops);
     }

@@ -95,6 +95,17 @@ impl World {
         self.in_pool().find(|(_, owned, _)| *owned == value).unwrap().0
     }
 
+    /// Drops every handle and discards every token.
+    pub(super) fn settle(&mut self) {
+        for id in std::mem::take(&mut self.handles) {
+            self.release(id);
+        }
+        for token in self.tokens.keys().copied().collect::<Vec<_>>() {
+            assert!(self.tree.discard_backward(token));
+            self.end_token(token);
+        }
+    }
+
     pub(super) fn reset(&mut self) {
         let gone = self.tree.reset();
         gone.iter().for_each(|node| self.live.clear_all(*node));
