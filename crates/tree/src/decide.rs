@@ -147,21 +147,29 @@ impl Tree {
         }
         let limits = &self.options.limits;
         let is_longest = needed >= limits.path_length as usize;
-        if is_longest || self.turns_on_path(call, needed) >= limits.loop_length as usize {
-            if kept.is_some() {
-                let end = |returned: Returned<'_>| {
-                    PathChange::NewStep(Box::new(self.path_end(call, live, returned)))
-                };
-                return self.decide_at_root(call, function, live, end);
-            }
-            if self.may_end_between_steps(call, live) {
-                let end = |returned: Returned<'_>| {
-                    PathChange::LoopTurns(Box::new(self.loop_end(call, live, returned)))
-                };
-                return self.decide_at_root(call, function, live, end);
-            }
+        let turns_enough = is_longest || self.turns_on_path(call, needed) >= limits.loop_length as usize;
+        if turns_enough && kept.is_some() {
+            let end =
+                |returned: Returned<'_>| PathChange::NewStep(Box::new(self.path_end(call, live, returned)));
+            return self.decide_at_root(call, function, live, end);
+        }
+        if turns_enough && self.may_end_between_steps(call, live) || self.is_held_long(call, function, needed)
+        {
+            let end =
+                |returned: Returned<'_>| PathChange::LoopTurns(Box::new(self.loop_end(call, live, returned)));
+            return self.decide_at_root(call, function, live, end);
         }
         self.run_anew(call, function, live, parent, needed, change(tail_change))
+    }
+
+    /// Whether a warm-up that something needs has held back enough calls like this one, and this is another. Then the path ends
+    /// although something of it is live; a pending backward alone is waited for, since it ends by itself.
+    fn is_held_long(&self, call: &Call<'_>, function: &Function, needed: usize) -> bool {
+        let turn = (call.function, call.kind.phase(), call.params.map(|params| params.set));
+        self.is_warm_up_at(needed)
+            && self.path.pending() == 0
+            && self.held_back.count(&turn) >= self.options.limits.loop_length
+            && function.warm.contains(&WarmSignatures::key(call))
     }
 
     /// Whether the last of the first `needed` nodes of the path is a warm-up run.

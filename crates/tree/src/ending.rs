@@ -66,8 +66,7 @@ impl Tree {
             && left.all(|(_, _, value)| is_input(value) || needs.of(value).rule != OldOutput::Error)
     }
 
-    /// The effects of ending the path between steps, where [`may_end_between_steps`](Self::may_end_between_steps)
-    /// allows it. An input that the caller keeps cannot be made stale there: no step told the caller so.
+    /// The effects of ending the path between steps. Nothing is made stale there: no step told the caller so.
     pub(crate) fn loop_end<L: Liveness + ?Sized>(
         &self,
         call: &Call<'_>,

@@ -10,6 +10,7 @@ mod ending;
 mod error;
 mod eviction;
 mod function;
+mod held;
 mod identity;
 mod ids;
 mod index;

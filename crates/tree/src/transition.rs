@@ -198,7 +198,7 @@ impl Tree {
         node.epoch = ran.epoch;
         node.last_used = self.runs;
         if depth == 0 {
-            self.held_back = 0;
+            self.held_back.clear();
         }
         if depth == 0 || moment.steps_answered > self.steps_answered {
             self.step = Step::new(self.step.get() + 1);

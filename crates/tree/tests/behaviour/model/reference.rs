@@ -171,6 +171,8 @@ pub(super) struct Reference {
     pub(super) tokens: Vec<bool>,
     /// What forwards that ran eagerly have read of the path.
     pub(super) saved_outside: Vec<(usize, RValue)>,
+    /// Calls of warm functions below a warm-up of this path, by function, kind and parameter set.
+    pub(super) held_back: BTreeMap<(usize, u8, Option<u64>), u32>,
     pub(super) requested: bool,
     pub(super) step: u64,
     pub(super) last: Place,
@@ -193,6 +195,7 @@ impl Reference {
             live: BTreeSet::new(),
             tokens: Vec::new(),
             saved_outside: Vec::new(),
+            held_back: BTreeMap::new(),
             requested: false,
             step: 0,
             last: None,
@@ -455,11 +458,20 @@ impl Reference {
             node.function == call.function && node.phase == call.phase && same_set
         };
         let turns = self.path[..needed].iter().filter(is_turn).count();
+        let none_pending = self.path.iter().all(|entry| entry.token.is_none());
+        let turn = (call.function, call.phase as u8, set);
+        let is_held = self.held_back.get(&turn).copied().unwrap_or(0) >= self.limits.loop_length
+            && none_pending
+            && self.node(self.path[needed - 1].node).is_warm_up
+            && self.functions[call.function].warm.contains(&Self::warm_key(call));
+        if is_held {
+            let copied = self.end(call).into_iter().map(|(slot, _)| (slot, true)).collect();
+            return self.at(None, call, Change::LoopTurns(copied), needed);
+        }
         if is_longest || turns >= self.limits.loop_length as usize {
             if kept.is_some() {
                 return self.at(None, call, Change::NewStep(self.end(call)), needed);
             }
-            let none_pending = self.path.iter().all(|entry| entry.token.is_none());
             let left = self.left_behind(call);
             if none_pending
                 && left.iter().all(|(_, slot)| call.reads(*slot) || self.rule(*slot).1 != OldOutput::Error)
