@@ -190,3 +190,35 @@ fn is_needed<L: Liveness + ?Sized>(entry: &PathEntry, nodes: &SlotMap<NodeId, No
             node.tracked.words().any(|(word, tracked)| live.live_word(entry.node, word) & tracked != 0)
         })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_of_what_was_read_go_with_the_runs_that_read_it() {
+        let mut path = Path::default();
+        let slot = |index| Slot { node: NodeId::default(), index: SlotIndex::new(index) };
+        let input = InputIndex::new;
+        for depth in 0..3 {
+            let entry = PathEntry {
+                node: NodeId::default(),
+                epoch: Epoch::default(),
+                step: Step::default(),
+                token: None,
+            };
+            path.push(entry, PathState::Replaying);
+            path.note_staged(depth, input(1), slot(10 * depth + 1));
+            path.note_staged(depth, input(4), slot(10 * depth + 4));
+            path.note_saved(depth, slot(depth), TokenId::default());
+        }
+        let found =
+            |path: &Path| [(0, 1), (1, 4), (1, 3), (2, 1)].map(|(at, of)| path.staged_from(at, input(of)));
+        assert_eq!(found(&path), [Some(slot(1)), Some(slot(14)), None, Some(slot(21))]);
+        assert_eq!(path.cut(2).count(), 1);
+        assert_eq!(found(&path), [Some(slot(1)), Some(slot(14)), None, None]);
+        assert_eq!(path.saved().map(|(slot, _)| slot).collect::<Vec<_>>(), [slot(0), slot(1)]);
+        path.forget_saved(TokenId::default());
+        assert_eq!(path.saved().count(), 0);
+    }
+}
