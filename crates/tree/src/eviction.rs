@@ -74,7 +74,6 @@ impl Tree {
             *function = Function::new(function.spec.clone());
         }
         (self.last, self.predicted) = (None, None);
-        self.held_back.clear();
         self.steps_answered = self.steps_requested;
         self.version += 1;
         gone

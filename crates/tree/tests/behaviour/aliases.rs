@@ -2,8 +2,8 @@
 
 use crate::driver::{Driver, Outcome, kept, moved, x};
 use graphgrove_tree::{
-    Call, EagerReason, Fate, FunctionSpec, Input, InputIndex, Limits, OldOutput, Options, Output, OutputKind,
-    PathChange, SlotIndex, SlotValue,
+    Address, Call, EagerReason, Fate, FunctionSpec, Input, InputIndex, Limits, OldOutput, Options, Output,
+    OutputKind, ParamSetId, ParamVersion, Params, PathChange, SlotIndex, SlotValue,
 };
 
 const OF_INPUT: OutputKind = OutputKind::AliasOfInput(InputIndex::new(0));
@@ -228,4 +228,27 @@ fn what_an_eager_forward_read_of_the_path_is_copied_out_for_its_backward() {
         assert_eq!(found, [Some(Fate::Invalidate), Some(saved)]);
         e.forget(&z);
     }
+}
+
+#[test]
+fn what_only_a_recording_is_seen_to_hand_back_is_copied_out_for_the_next_recording() {
+    let mut e = Driver::default();
+    let produce = e.function("produce", 1);
+    let f = e.function("f", 1);
+    e.settle(&Call::inference(produce, &[x(1)]));
+    let addresses = [1, 2].map(|at| [Address::new(at)]);
+    let call = |e: &mut Driver, set: usize| {
+        e.tree.begin_step();
+        let y = e.infer(produce, &[x(1)]);
+        e.tree.begin_step();
+        let (id, version) = (ParamSetId::new(set as u64), ParamVersion::new(0));
+        let params = Params { set: id, version, addresses: &addresses[set] };
+        let inputs = [moved(y.outputs[0])];
+        let z = e.call(&Call::inference(f, &inputs).with_params(params));
+        (z.is_record(), fate(&z, y.outputs[0]))
+    };
+    assert!(!call(&mut e, 0).0, "it warms up");
+    e.declare(f, vec![Output::fresh(), Output::of(OF_INPUT)]);
+    assert!(call(&mut e, 0).0);
+    assert_eq!(call(&mut e, 1), (true, Some(Fate::CopyOut)));
 }

@@ -109,6 +109,11 @@ impl Driver {
         id
     }
 
+    /// From now on the function has these outputs.
+    pub(crate) fn declare(&mut self, function: FunctionId, outputs: Vec<Output>) {
+        self.outputs.insert(function, outputs);
+    }
+
     /// An inference call on inputs from outside the pool or from the path.
     pub(crate) fn infer(&mut self, function: FunctionId, inputs: &[Input]) -> Outcome {
         self.call(&Call::inference(function, inputs))

@@ -161,15 +161,7 @@ impl World {
                     return self.tree.recording_failed(recording);
                 }
                 self.end_path(change.as_ref());
-                let work = self.run(
-                    request,
-                    restore,
-                    &expected.0,
-                    expected.1.as_ref(),
-                    &outputs,
-                    &given,
-                    &given_params,
-                );
+                let work = self.run(request, restore, &expected.0, expected.1.as_ref(), &outputs, &given);
                 let ran = self.tree.finish_recording(recording, outputs.clone(), &self.live).unwrap();
                 self.work.insert(ran.node, work.clone());
                 (ran, work.outputs, outputs)
@@ -182,7 +174,7 @@ impl World {
                     return drop(warm_up);
                 }
                 self.end_path(change.as_ref());
-                let work = self.run(request, restore, &expected, None, &outputs, &given, &given_params);
+                let work = self.run(request, restore, &expected, None, &outputs, &given);
                 (self.tree.finish_warm_up(warm_up, outputs.clone(), true).unwrap(), work.outputs, outputs)
             }
         };
@@ -259,8 +251,8 @@ impl World {
         params: Option<&ExpectedParams>,
         outputs: &[Output],
         given: &[u64],
-        given_params: &[u64],
     ) -> Work {
+        let given_params = request.params.as_ref().map_or(&[][..], |params| &params.2);
         let in_use = self.cells_in_use();
         let staged: Vec<_> = given.iter().map(|word| Some(*word)).collect();
         self.hold_aliases(request, outputs);

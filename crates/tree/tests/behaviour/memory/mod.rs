@@ -257,6 +257,19 @@ fn limits() -> impl Strategy<Value = Limits> {
     prop_oneof![Just(Limits::default()), Just(tight), Just(churn)]
 }
 
+/// Without replays the property below would say little.
+#[test]
+fn a_program_that_repeats_is_replayed_above_this_memory() {
+    let inputs = vec![Pick::Handle { back: 0, moved: true, mutated: false }];
+    let program = [
+        Template { function: 1, phase: 1, inputs: Vec::new(), params: Some(0) },
+        Template { function: 3, phase: 0, inputs, params: None },
+        Template { function: 5, phase: 2, inputs: Vec::new(), params: None },
+    ];
+    let world = run(Limits::default(), 1, &program, &vec![Op::Round { vary: 0, steps: false }; 10]);
+    assert_eq!(world.replays, 24, "{}", world.tree.outline());
+}
+
 proptest! {
     /// Invariants 2 and 7 at this level.
     #[test]
