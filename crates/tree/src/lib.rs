@@ -11,6 +11,7 @@ mod error;
 mod eviction;
 mod follow;
 mod function;
+mod held;
 mod identity;
 mod ids;
 mod index;
