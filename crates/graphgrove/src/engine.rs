@@ -146,6 +146,9 @@ pub(crate) struct Shared<D: Device> {
     state: ReentrantMutex<RefCell<State<D>>>,
 }
 
+/// The kind of a call; of a backward, where its forward ran, and how much that has saved.
+type Kind = (CallKind, Option<u64>, usize);
+
 /// Warms functions up, records and replays them. Clones are the same engine; it may be used from any thread.
 pub struct Engine<D: Device>(Arc<Shared<D>>);
 
@@ -317,7 +320,7 @@ impl<D: Device> Shared<D> {
         stream: Option<&D::Stream>,
         args: &mut [Arg<'_, D>],
     ) -> Result<Outputs> {
-        Ok(self.run(function, params, stream, CallKind::Inference, None, 0, args)?.0.outputs)
+        Ok(self.run((function, params, stream), (CallKind::Inference, None, 0), args)?.0.outputs)
     }
 
     pub(crate) fn forward(
@@ -327,7 +330,7 @@ impl<D: Device> Shared<D> {
         stream: Option<&D::Stream>,
         args: &mut [Arg<'_, D>],
     ) -> Result<(Outputs, Backward<D>)> {
-        let (done, grove) = self.run(function, params, stream, CallKind::Forward, None, 0, args)?;
+        let (done, grove) = self.run((function, params, stream), (CallKind::Forward, None, 0), args)?;
         let Done { outputs, saved, token } = done;
         Ok((outputs, Backward { engine: Arc::clone(self), grove, token, saved }))
     }
@@ -350,7 +353,7 @@ impl<D: Device> Shared<D> {
         let count = tensors.len();
         let mut all: Vec<Arg<'_, D>> = tensors.into_iter().map(Arg::Given).chain(args).collect();
         let kind = token.token.map_or(CallKind::Inference, CallKind::Backward);
-        let (done, _) = self.run(function, params, stream, kind, Some(token.grove), count, &mut all)?;
+        let (done, _) = self.run((function, params, stream), (kind, Some(token.grove), count), &mut all)?;
         // The call has consumed it.
         token.token = None;
         Ok(done.outputs)
@@ -359,12 +362,8 @@ impl<D: Device> Shared<D> {
     #[inline]
     fn run(
         &self,
-        function: usize,
-        params: Option<&ParamSet>,
-        stream: Option<&D::Stream>,
-        kind: CallKind,
-        of: Option<u64>,
-        saved: usize,
+        (function, params, stream): (usize, Option<&ParamSet>, Option<&D::Stream>),
+        (kind, of, saved): Kind,
         args: &mut [Arg<'_, D>],
     ) -> Result<(Done, u64)> {
         let guard = self.state.lock();
@@ -414,7 +413,7 @@ impl<D: Device> Shared<D> {
         serial: &mut u64,
     ) -> Result<(usize, FunctionId)> {
         let is_own = registered.mode == Mode::OnePool;
-        let at = match groves.iter().position(|grove| grove.is_shared()) {
+        let at = match groves.iter().position(Grove::is_shared) {
             Some(at) if !is_own => at,
             _ => {
                 let layers = self.options.layers;

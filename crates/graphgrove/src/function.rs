@@ -87,14 +87,12 @@ impl<D: Device> Function<D> {
     }
 
     /// A call whose parameters and stream are yet to be said.
-    #[must_use]
     #[inline]
     pub fn calling(&self) -> Calling<'_, D> {
         Calling { function: self, params: None, stream: None }
     }
 
     /// A call with parameters.
-    #[must_use]
     #[inline]
     pub fn with<'c>(&'c self, params: &'c ParamSet) -> Calling<'c, D> {
         Calling { params: Some(params), ..self.calling() }

@@ -42,7 +42,9 @@ impl<D: Device> Grove<D> {
         self.replayer.enter(&stream)?;
         self.bridge(request.stream, &stream)?;
         let recorder =
-            Recorder::rehearse(&*device, &stream, StagePlan::nothing(tensors.len()), &tensors, Vec::new())?;
+            Recorder::rehearse(&*device, &stream, StagePlan::nothing(tensors.len()), &tensors, |_| {
+                Err(crate::Error::ShutDown)
+            })?;
         let values = Self::values(args);
         let hosts: Vec<Option<&D::HostBuffer>> = args.iter().map(host_of).collect();
         let memory = Memory::Plain(&self.plain);

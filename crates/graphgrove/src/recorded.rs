@@ -140,10 +140,9 @@ impl<D: Device> Grove<D> {
         let memory_plan = known.plan.as_ref().filter(|_| self.options.plan_memory);
         let session = self.pool.recording(&stream, memory_plan)?;
         let mut memory = Memory::Session { session: &session, dying: Vec::new() };
-        let lengths: Vec<u64> = stage.buffers().collect();
-        let buffers = lengths.into_iter().map(|bytes| memory.allocate(bytes, Owner::Staging, "staged input"));
-        let buffers = buffers.collect::<Result<Vec<_>>>()?;
-        let mut recorder = Recorder::begin(&*device, &stream, self.options.method, stage, &tensors, buffers)?;
+        let allocate = |bytes| memory.allocate(bytes, Owner::Staging, "staged input");
+        let mut recorder =
+            Recorder::begin(&*device, &stream, self.options.method, stage, &tensors, allocate)?;
         recorder.host_inputs(&inputs);
         let seen =
             recorder.passed().iter().map(|tensor| Seen::of(tensor.as_ref())).collect::<Result<Vec<_>>>()?;

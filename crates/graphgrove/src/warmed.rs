@@ -91,10 +91,8 @@ impl<D: Device> Grove<D> {
         self.bridge(request.stream, &stream)?;
         let session = self.pool.warm_up(&stream)?;
         let mut memory = Memory::Session { session: &session, dying: Vec::new() };
-        let lengths: Vec<u64> = stage.buffers().collect();
-        let buffers = lengths.into_iter().map(|bytes| memory.allocate(bytes, Owner::Staging, "staged input"));
-        let buffers = buffers.collect::<Result<Vec<_>>>()?;
-        let mut recorder = Recorder::rehearse(&*device, &stream, stage, &tensors, buffers)?;
+        let allocate = |bytes| memory.allocate(bytes, Owner::Staging, "staged input");
+        let mut recorder = Recorder::rehearse(&*device, &stream, stage, &tensors, allocate)?;
         let seen =
             recorder.passed().iter().map(|tensor| Seen::of(tensor.as_ref())).collect::<Result<Vec<_>>>()?;
         let values = Self::values(args);

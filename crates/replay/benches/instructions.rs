@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use graphgrove_device::{CaptureGuard, CaptureMode, DevicePtr, Graphs, Memory, SegmentMemory, Streams, Work};
 use graphgrove_replay::{
-    Call, Input, Method, NodeKey, ParamSet, Recorder, Recording, Replayed, Replayer, Route, StagePlan,
+    Call, Error, Input, Method, NodeKey, ParamSet, Recorder, Recording, Replayed, Replayer, Route, StagePlan,
 };
 use graphgrove_sim::SimDevice;
 use graphgrove_storage::{InputPlan, InputSpec, Layout, Ledger, PlannedOutput, Step, Storage, Tensor};
@@ -64,9 +64,11 @@ fn rig(outputs: u64, staged: usize, params: usize) -> &'static mut Rig {
     let stage = StagePlan::new(&plan, &all, |_| Route::Copied).unwrap();
     let mut replayer = Replayer::new(Arc::clone(device), Ledger::new());
     let expected = replayer.expect(&plan, &call, &stage).unwrap();
-    let buffers = stage.buffers().map(|_| tensor(device).into_storage()).collect();
+    let mut buffers: Vec<Storage> = stage.buffers().map(|_| tensor(device).into_storage()).collect();
     let work = leak(device.allocate(4096).unwrap());
-    let mut recorder = Recorder::begin(&**device, stream, Method::Fast, stage, &all, buffers).unwrap();
+    let mut recorder =
+        Recorder::begin(&**device, stream, Method::Fast, stage, &all, |_| Ok::<_, Error>(buffers.remove(0)))
+            .unwrap();
     recorder.fill(stream, work.base(), 0, 16).unwrap();
     let captured = recorder.finish().unwrap();
     let output = |number: u64| {

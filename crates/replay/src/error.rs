@@ -78,14 +78,14 @@ pub enum Error {
     /// A rehearsal was to be finished as a recording.
     #[error("nothing was captured")]
     NotCapturing,
-    /// As many buffers are needed as groups are copied, each long enough.
+    /// A buffer for staging is too short.
     #[error("buffer {group} has {given} bytes of the {needed} that staging needs")]
     StagingBuffer {
         /// The group, counted among those that are copied.
         group: usize,
         /// The bytes needed.
         needed: u64,
-        /// The bytes given; none if there is no such buffer.
+        /// The bytes given.
         given: u64,
     },
     /// The input's address cannot be patched, because not all of its uses are known. Recording again with the input copied

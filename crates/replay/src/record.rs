@@ -66,49 +66,51 @@ impl<D: Device> Captured<D> {
 impl<'d, D: Device> Recorder<'d, D> {
     /// Begins the capture and stages the inputs.
     ///
-    /// `inputs` are the inputs for which `plan` was made, and `buffers` is memory for the [groups](StagePlan::buffers) that are
-    /// copied. With [`Method::Reference`] nothing of the staging becomes part of the graph.
+    /// `inputs` are the inputs for which `plan` was made. `allocate` is asked for the [buffers](StagePlan::buffers) of what is copied
+    /// once the capture is open, so that a pool sees them as memory of the recording. With [`Method::Reference`] nothing of the staging becomes part of the graph.
     ///
     /// # Errors
     /// [`Error::InputCount`], [`Error::StagingBuffer`], [`Error::Storage`] for a stale input, [`Error::Device`]. No capture is open
     /// then.
-    pub fn begin(
+    pub fn begin<E: From<Error>>(
         device: &'d D,
         stream: &D::Stream,
         method: Method,
         plan: StagePlan,
         inputs: &[Option<&Tensor>],
-        buffers: Vec<Storage>,
-    ) -> Result<Self, Error> {
-        Self::enter(device, stream, method, plan, inputs, buffers, true)
+        allocate: impl FnMut(u64) -> Result<Storage, E>,
+    ) -> Result<Self, E> {
+        Self::enter(device, stream, method, plan, inputs, allocate, true)
     }
 
     /// Runs a function at once, as in a warm-up, with its inputs staged as a recording would stage them.
     ///
     /// # Errors
     /// As [`begin`](Self::begin); copies that were enqueued before are for nothing then.
-    pub fn rehearse(
+    pub fn rehearse<E: From<Error>>(
         device: &'d D,
         stream: &D::Stream,
         plan: StagePlan,
         inputs: &[Option<&Tensor>],
-        buffers: Vec<Storage>,
-    ) -> Result<Self, Error> {
-        Self::enter(device, stream, Method::Fast, plan, inputs, buffers, false)
+        allocate: impl FnMut(u64) -> Result<Storage, E>,
+    ) -> Result<Self, E> {
+        Self::enter(device, stream, Method::Fast, plan, inputs, allocate, false)
     }
 
-    fn enter(
+    fn enter<E: From<Error>>(
         device: &'d D,
         stream: &D::Stream,
         method: Method,
         plan: StagePlan,
         inputs: &[Option<&Tensor>],
-        buffers: Vec<Storage>,
+        allocate: impl FnMut(u64) -> Result<Storage, E>,
         captures: bool,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, E> {
         if plan.inputs != inputs.len() {
-            return Err(Error::InputCount { planned: plan.inputs, given: inputs.len() });
+            return Err(Error::InputCount { planned: plan.inputs, given: inputs.len() }.into());
         }
+        let capture = captures.then(|| CaptureGuard::begin(device, stream, CaptureMode::ThreadLocal));
+        let capture = capture.transpose().map_err(Error::from)?;
         let mut passed: Vec<Option<Tensor>> = inputs.iter().map(|tensor| tensor.cloned()).collect();
         let mut written = vec![DevicePtr::NULL; inputs.len()];
         let mut watched = Vec::new();
@@ -118,7 +120,7 @@ impl<'d, D: Device> Recorder<'d, D> {
                 if let (Some(written), Some(tensor)) =
                     (written.get_mut(at), inputs.get(at).copied().flatten())
                 {
-                    *written = tensor.address()?;
+                    *written = tensor.address().map_err(Error::from)?;
                 }
             }
             if group.route == Route::Patched {
@@ -126,7 +128,7 @@ impl<'d, D: Device> Recorder<'d, D> {
                 watched.push(Watched { input: group.leader(), start, bytes: group.span });
             }
         }
-        let buffers = place(&plan, inputs, buffers, &mut passed)?;
+        let buffers = place(&plan, inputs, allocate, &mut passed)?;
         if !captures {
             let copied = plan.copied().zip(&buffers).map(|(group, (buffer, _))| Watched {
                 input: group.leader(),
@@ -135,8 +137,6 @@ impl<'d, D: Device> Recorder<'d, D> {
             });
             watched.extend(copied);
         }
-        let capture = captures.then(|| CaptureGuard::begin(device, stream, CaptureMode::ThreadLocal));
-        let capture = capture.transpose()?;
         let mut recorder = Self {
             device,
             stream: stream.clone(),
@@ -331,32 +331,29 @@ impl<'d, D: Device> Recorder<'d, D> {
 }
 
 /// Moves copied inputs to their buffers, as the function is to see them.
-fn place(
+fn place<E: From<Error>>(
     plan: &StagePlan,
     inputs: &[Option<&Tensor>],
-    buffers: Vec<Storage>,
+    mut allocate: impl FnMut(u64) -> Result<Storage, E>,
     passed: &mut [Option<Tensor>],
-) -> Result<Vec<(DevicePtr, Option<Storage>)>, Error> {
+) -> Result<Vec<(DevicePtr, Option<Storage>)>, E> {
     let mut placed = Vec::new();
-    let mut buffers = buffers.into_iter();
     for (number, group) in plan.copied().enumerate() {
         let needed = group.buffer_bytes();
-        let Some(buffer) = buffers.next() else {
-            return Err(Error::StagingBuffer { group: number, needed, given: 0 });
-        };
-        let given = buffer.bytes()?;
+        let buffer = allocate(needed)?;
+        let given = buffer.bytes().map_err(Error::from)?;
         if given < needed {
-            return Err(Error::StagingBuffer { group: number, needed, given });
+            return Err(Error::StagingBuffer { group: number, needed, given }.into());
         }
         for member in &group.members {
             let at = member.input as usize;
             if let (Some(slot), Some(tensor)) = (passed.get_mut(at), inputs.get(at).copied().flatten()) {
-                let moved = Tensor::new(buffer.clone(), tensor.layout().clone(), group.lead + member.shift)?;
-                *slot = Some(moved);
+                let moved = Tensor::new(buffer.clone(), tensor.layout().clone(), group.lead + member.shift);
+                *slot = Some(moved.map_err(Error::from)?);
             }
         }
         // What is copied back at the end has to be there until then, even if the function drops it.
-        placed.push((buffer.base()?, (!group.back.is_empty()).then_some(buffer)));
+        placed.push((buffer.base().map_err(Error::from)?, (!group.back.is_empty()).then_some(buffer)));
     }
     Ok(placed)
 }

@@ -74,10 +74,12 @@ impl Shop {
         let plan = InputPlan::new(&specs, 16, |value| replayer.place_of(value.slab).is_some())?;
         let stage = StagePlan::new(&plan, &tensors, |_| self.route)?;
         let expected = self.replayer.expect(&plan, &call, &stage)?;
-        let buffers: Vec<Storage> = stage.buffers().map(|_| self.block()).collect();
+        let mut buffers: Vec<Storage> = stage.buffers().map(|_| self.block()).collect();
         let dead = self.replayer.dead(usize::MAX);
         let out = self.block();
-        let mut recorder = Recorder::begin(&*device, &stream, self.method, stage, &tensors, buffers)?;
+        let mut recorder = Recorder::begin(&*device, &stream, self.method, stage, &tensors, |_| {
+            Ok::<_, Error>(buffers.remove(0))
+        })?;
         let passed: Vec<Tensor> = recorder.passed().iter().flatten().cloned().collect();
         let output = Tensor::new(out, Layout::of::<f32>(&[N])?, 0)?;
         recorder.fill(&stream, output.address()?, 0, 4 * N)?;
