@@ -39,6 +39,7 @@ use crate::ranges::{BlockId, Restored};
 mod acquire;
 mod backing;
 mod block;
+mod books;
 mod checkpoint;
 mod config;
 mod demand;
@@ -62,6 +63,7 @@ mod trim;
 mod waiting;
 
 pub use block::Block;
+pub use books::Books;
 pub use checkpoint::{Checkpoint, Live};
 pub use config::{Growth, PoolConfig, Range};
 pub use demand::Demand;
@@ -78,7 +80,7 @@ pub use stats::{Counts, PoolStats};
 use acquire::Acquired;
 use footprint::Footprint;
 use gone::Drops;
-use phase::Phase;
+use phase::{Phase, Replaying};
 use state::State;
 
 struct Shared<D: Device> {
@@ -239,8 +241,8 @@ impl<D: Device> Pool<D> {
         let mut state = self.enter();
         match state.phase {
             Phase::Session(_) => return Err(PoolError::SessionOpen),
-            Phase::Replaying { .. } => {}
-            Phase::Open => state.phase = Phase::Replaying { deaths: Vec::new() },
+            Phase::Replaying(_) => {}
+            Phase::Open => state.phase = Phase::Replaying(Replaying::default()),
         }
         Ok(())
     }
@@ -261,18 +263,26 @@ impl<D: Device> Pool<D> {
     /// Another handle of a block that is live or, after replays, of one that a checkpoint remembers: the replays have written it anew. The
     /// block dies with the last handle.
     ///
+    /// While replays run, the checkpoint alone keeps the block's place: it has to stay until a restore has named the block as live.
+    ///
     /// # Errors
     /// [`PoolError::NotLive`] if there is no such block, or it is dead.
     pub fn adopt(&self, id: BlockId) -> Result<Block<D>, PoolError> {
-        let mut state = self.enter();
-        let replaying = matches!(state.phase, Phase::Replaying { .. });
-        let known = if replaying { state.ranges.remembers(id) } else { state.ranges.block(id).is_some() };
+        let mut guard = self.enter();
+        let State { phase, ranges, records, .. } = &mut *guard;
+        let live = ranges.block(id).is_some();
+        let replaying = matches!(phase, Phase::Replaying(_)) && ranges.remembers(id);
         let Some(record) =
-            state.records.get_mut(id).filter(|record| known && (replaying || record.awaited == 0))
+            records.get_mut(id).filter(|record| replaying || (live && record.awaited == 0))
         else {
             return Err(PoolError::NotLive { block: id });
         };
         record.claims += 1;
+        if let Phase::Replaying(replaying) = phase
+            && !live
+        {
+            replaying.adopted.insert(id);
+        }
         let (at, epoch, asked, owner, label) =
             (record.at, record.epoch, record.asked, record.owner, record.label);
         Ok(Block::new(&self.0, Acquired { id, at, epoch }, asked, owner, label))

@@ -7,8 +7,13 @@
 //! A recording has lanes of its own: its events order captured work, and say nothing about work outside. Its main lane lies behind
 //! everything that the pool's stream had been given, since the graph is launched there or behind it. When the recording ends, all its
 //! lanes are joined, as CUDA asks of a capture, so that its uses are over as far as later work is concerned.
+//!
+//! Programs make streams and let them go, of which nobody tells the pool. So a lane is given to another stream once there are many, the
+//! main lane lies behind all that the old stream has done and seen, and others were heard of since. The times of the lane go on. Of its
+//! old stream, only what came before the main lane's present stretch is known from then on: a stream that is behind that is behind it.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use graphgrove_device::StreamId;
 
@@ -18,6 +23,15 @@ pub(super) struct Lane(u32);
 
 impl Lane {
     pub(super) const FIRST: Self = Self(0);
+}
+
+/// How many lanes there are before one is given to another stream.
+const LANES: usize = 64;
+
+/// A number that no other era of any pool in the process has, so that marks of another pool order nothing.
+fn new_era() -> u64 {
+    static ERAS: AtomicU64 = AtomicU64::new(0);
+    ERAS.fetch_add(1, Ordering::Relaxed)
 }
 
 /// A stretch of a lane. The era says which lanes it speaks of: a recording has an era of its own, and another one begins outside
@@ -39,6 +53,12 @@ pub struct Mark {
 #[derive(Debug)]
 struct LaneState {
     stream: StreamId,
+    /// When it was last asked for.
+    touched: u64,
+    /// Its stretches before this one are those of streams that had the lane before.
+    since: u64,
+    /// The lane and stretch that all of them lie before.
+    handed_on: Option<(Lane, u64)>,
     now: u64,
     /// The last stretch in which memory was used, 0 for none.
     last_use: u64,
@@ -60,8 +80,10 @@ pub(super) struct Frontier {
     lanes: Vec<LaneState>,
     by_stream: HashMap<StreamId, Lane>,
     main: Lane,
+    /// The pool's own stream.
+    home: StreamId,
     era: u64,
-    eras: u64,
+    clock: u64,
     outside: Option<Outside>,
 }
 
@@ -71,8 +93,9 @@ impl Frontier {
             lanes: Vec::new(),
             by_stream: HashMap::new(),
             main: Lane(0),
-            era: 0,
-            eras: 0,
+            home: main,
+            era: new_era(),
+            clock: 0,
             outside: None,
         };
         new.main = new.lane(main);
@@ -80,12 +103,58 @@ impl Frontier {
     }
 
     fn lane(&mut self, stream: StreamId) -> Lane {
-        let next = Lane(self.lanes.len() as u32);
-        let lane = *self.by_stream.entry(stream).or_insert(next);
-        if lane == next {
-            self.lanes.push(LaneState { stream, now: 1, last_use: 0, seen: Vec::new() });
-        }
+        self.clock += 1;
+        let lane = match self.by_stream.get(&stream) {
+            Some(&lane) => lane,
+            None => self.open_lane(stream),
+        };
+        self.lanes[lane.0 as usize].touched = self.clock;
         lane
+    }
+
+    #[cold]
+    fn open_lane(&mut self, stream: StreamId) -> Lane {
+        let mut new =
+            LaneState { stream, touched: 0, since: 0, handed_on: None, now: 1, last_use: 0, seen: Vec::new() };
+        let lane = if let Some(lane) = self.spare_lane() {
+            let old = &self.lanes[lane.0 as usize];
+            self.by_stream.remove(&old.stream);
+            (new.since, new.now, new.last_use) = (old.now + 1, old.now + 1, old.last_use);
+            new.handed_on = Some((self.main, self.lanes[self.main.0 as usize].now));
+            self.lanes[lane.0 as usize] = new;
+            lane
+        } else {
+            self.lanes.push(new);
+            Lane(self.lanes.len() as u32 - 1)
+        };
+        self.by_stream.insert(stream, lane);
+        lane
+    }
+
+    /// The lane that may be given to another stream and has not been asked for the longest.
+    fn spare_lane(&self) -> Option<Lane> {
+        let at_home = self.outside.is_none() && self.stream(self.main) == Some(self.home);
+        if self.lanes.len() < LANES || !at_home {
+            return None;
+        }
+        let lanes = (0..self.lanes.len() as u32).map(Lane);
+        let spare = lanes.filter(|&lane| lane != self.main && self.is_joined(lane));
+        spare.min_by_key(|lane| self.lanes[lane.0 as usize].touched)
+    }
+
+    /// Whether the main lane lies behind the uses of a lane, and behind whatever that one lies behind.
+    fn is_joined(&self, lane: Lane) -> bool {
+        let LaneState { last_use, seen, .. } = &self.lanes[lane.0 as usize];
+        let behind = |(other, &time): (usize, &u64)| {
+            let other = Lane(other as u32);
+            other == self.main || other == lane || time <= self.reached(other)
+        };
+        *last_use <= self.reached(lane) && seen.iter().enumerate().all(behind)
+    }
+
+    /// How many lanes there are.
+    pub(super) fn len(&self) -> usize {
+        self.lanes.len()
     }
 
     pub(super) fn stream(&self, lane: Lane) -> Option<StreamId> {
@@ -144,10 +213,18 @@ impl Frontier {
     }
 
     fn is_before(&self, stamp: Stamp, lane: Lane) -> bool {
-        if self.is_over(stamp.era) || stamp.lane == lane {
+        if self.is_over(stamp.era) {
             return true;
         }
-        self.lanes.get(lane.0 as usize).is_some_and(|state| state.seen(stamp.lane) >= stamp.time)
+        let (Some(state), Some(other)) =
+            (self.lanes.get(lane.0 as usize), self.lanes.get(stamp.lane.0 as usize))
+        else {
+            return false;
+        };
+        match other.handed_on.filter(|_| stamp.time < other.since) {
+            None => stamp.lane == lane || state.seen(stamp.lane) >= stamp.time,
+            Some((main, time)) => lane == main || state.seen(main) >= time,
+        }
     }
 
     /// Whether everything in the stretch lies before whatever comes next on the main lane.
@@ -200,8 +277,7 @@ impl Frontier {
         let start = self.mark(main);
         let by_stream = std::mem::take(&mut self.by_stream);
         self.outside = Some(Outside { main: self.main, by_stream, lanes: self.lanes.len(), era: self.era });
-        self.eras += 1;
-        self.era = self.eras;
+        self.era = new_era();
         self.main = self.lane(stream);
         self.lanes[self.main.0 as usize].join(&start.seen);
     }
@@ -222,8 +298,7 @@ impl Frontier {
         let Some(main) = self.stream(self.main).filter(|_| self.outside.is_none()) else { return };
         self.lanes.clear();
         self.by_stream.clear();
-        self.eras += 1;
-        self.era = self.eras;
+        self.era = new_era();
         self.main = self.lane(main);
     }
 }
@@ -322,6 +397,74 @@ mod tests {
         assert!(frontier.is_main(B) && !frontier.is_main(A));
         assert!(frontier.is_before_main(birth));
         assert!(!frontier.is_before_main(frontier.stamp(Lane(0))));
+    }
+
+    #[test]
+    fn lanes_are_handed_on_and_their_old_streams_have_to_be_ordered_again() {
+        let mut frontier = Frontier::new(A);
+        let birth = frontier.here();
+        let (first, open) = (StreamId::new(10), StreamId::new(11));
+        let fork = frontier.mark(A);
+        for stream in (10..10 + 3 * LANES as u64).map(StreamId::new) {
+            frontier.wait(stream, &fork);
+            assert!(frontier.is_before_stream(birth, stream));
+            frontier.on(stream);
+            if stream != open {
+                let join = frontier.mark(stream);
+                frontier.wait(A, &join);
+            }
+        }
+        assert_eq!(frontier.len(), LANES);
+        assert!(frontier.has_open_use(open) && frontier.is_before_stream(birth, open));
+        assert!(!frontier.is_before_stream(birth, first));
+    }
+
+    #[test]
+    fn what_used_a_lane_before_is_behind_a_stream_that_is_behind_the_main_lane() {
+        let mut frontier = Frontier::new(A);
+        frontier.turn_to(B);
+        let birth = frontier.here();
+        frontier.turn_to(A);
+        let early = frontier.mark(A);
+        let lane = frontier.by_stream[&B];
+        for stream in (10..10 + LANES as u64).map(StreamId::new) {
+            frontier.mark(stream);
+        }
+        assert_ne!(frontier.stream(lane), Some(B));
+        // The stream that has the lane now is not behind what was done there before.
+        let heir = frontier.stream(lane).unwrap();
+        assert!(frontier.is_before_main(birth) && !frontier.is_before_stream(birth, heir));
+        let mark = frontier.mark(heir);
+        frontier.wait(C, &mark);
+        frontier.wait(C, &early);
+        assert!(!frontier.is_before_stream(birth, C));
+        let late = frontier.mark(A);
+        frontier.wait(C, &late);
+        assert!(frontier.is_before_stream(birth, C));
+    }
+
+    #[test]
+    fn a_stream_that_knows_of_what_the_main_lane_does_not_keeps_its_lane() {
+        let mut frontier = Frontier::new(A);
+        let used = frontier.on(B);
+        let mark = frontier.mark(B);
+        frontier.wait(C, &mark);
+        for stream in (10..10 + LANES as u64).map(StreamId::new) {
+            frontier.mark(stream);
+        }
+        let mark = frontier.mark(C);
+        frontier.wait(A, &mark);
+        assert!(frontier.is_before_main(used));
+    }
+
+    #[test]
+    fn a_mark_of_another_pool_orders_nothing() {
+        let (mut frontier, mut other) = (Frontier::new(A), Frontier::new(A));
+        let used = frontier.on(B);
+        other.on(B);
+        let mark = other.mark(B);
+        frontier.wait(A, &mark);
+        assert!(!frontier.is_before_main(used));
     }
 
     #[test]

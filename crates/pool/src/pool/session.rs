@@ -211,6 +211,7 @@ impl<D: Device> State<D> {
             number: self.sessions,
             kind,
             before: self.ranges.checkpoint(),
+            born: Vec::new(),
             released: Vec::new(),
             footprint: Footprint::default(),
             recorder: Recorder::new(),
@@ -232,15 +233,14 @@ impl<D: Device> State<D> {
         Ok(())
     }
 
-    /// The blocks that were born in the session, live on, and are not named.
-    fn survivors(&mut self, named: &[BlockId]) -> Vec<Holding> {
-        let session = self.session_number();
+    /// The blocks that were born in the session, live on, and are not named, by rising address. Costs what the session did.
+    fn survivors(&self, named: &[BlockId]) -> Vec<Holding> {
         let named: BTreeSet<&BlockId> = named.iter().collect();
-        let mut holdings = self.holdings();
-        holdings.retain(|holding| {
-            let born_here = self.records.get(holding.id).is_some_and(|record| record.session == session);
-            born_here && matches!(holding.state, HoldingState::Live { .. }) && !named.contains(&holding.id)
-        });
+        let Phase::Session(session) = &self.phase else { return Vec::new() };
+        let unnamed = session.born.iter().filter(|id| !named.contains(id));
+        let mut holdings: Vec<Holding> = unnamed.filter_map(|&id| self.holding_of(id)).collect();
+        holdings.retain(|holding| matches!(holding.state, HoldingState::Live { .. }));
+        holdings.sort_unstable_by_key(|holding| holding.at);
         holdings
     }
 
@@ -253,6 +253,8 @@ impl<D: Device> State<D> {
         let Phase::Session(session) = std::mem::replace(&mut self.phase, Phase::Open) else { return None };
         let SessionState { before, mut footprint, recorder, deaths, cursor, .. } = *session;
         self.come_home();
+        // The pool's stream lies behind that of a warm-up now.
+        self.forget_joined();
         let (checkpoint, awaited) = self.name_state(&mut footprint);
         self.discard(before);
         self.grown.clear();
@@ -268,7 +270,6 @@ impl<D: Device> State<D> {
 
     /// Undoes the session. Nothing here can stop it half-way: what the device refuses is counted.
     fn roll_back(&mut self, device: &D) {
-        let number = self.session_number();
         if let Some(first) = self.frontier.end_recording() {
             self.waiting.close(first);
         } else {
@@ -285,12 +286,10 @@ impl<D: Device> State<D> {
             }
         }
         let Phase::Session(session) = std::mem::replace(&mut self.phase, Phase::Open) else { return };
-        let SessionState { before, released, .. } = *session;
-        for Holding { id, .. } in self.holdings() {
-            if self.records.get(id).is_some_and(|record| record.session == number) {
-                self.stop_waiting(id);
-                self.records.remove(id);
-            }
+        let SessionState { before, born, released, .. } = *session;
+        for id in born {
+            self.stop_waiting(id);
+            self.records.remove(id);
         }
         for &id in &released {
             self.stop_waiting(id);
@@ -304,9 +303,12 @@ impl<D: Device> State<D> {
         self.shrink_to(device, 0);
         self.come_home();
         self.muted = false;
+        // These deaths were counted when they came.
+        let releases = self.counts.releases;
         for id in released {
             self.release(device, id);
         }
+        self.counts.releases = releases;
         self.counts.rollbacks += 1;
     }
 

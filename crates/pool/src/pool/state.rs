@@ -13,7 +13,7 @@ use super::footprint::Pins;
 use super::frontier::{Frontier, Lane};
 use super::owner::Owner;
 use super::phase::Phase;
-use super::records::Records;
+use super::records::{Record, Records};
 use super::report::{Holding, HoldingState, Shortage};
 use super::stats::{Counts, PoolStats};
 use super::waiting::Waiting;
@@ -114,7 +114,7 @@ impl<D: Device> State<D> {
         let record = self.records.get(block.id);
         let state = match record {
             Some(record) if record.awaited > 0 => {
-                HoldingState::Awaits { streams: self.awaited_streams(block.id) }
+                HoldingState::Awaits { streams: self.awaited_streams(record) }
             }
             _ => HoldingState::Live { claims: record.map_or(0, |record| record.claims) },
         };
@@ -129,8 +129,9 @@ impl<D: Device> State<D> {
         }
     }
 
-    fn awaited_streams(&self, id: BlockId) -> Vec<StreamId> {
-        self.waiting.lanes_of(id).into_iter().filter_map(|lane| self.frontier.stream(lane)).collect()
+    fn awaited_streams(&self, record: &Record) -> Vec<StreamId> {
+        let lanes = self.waiting.lanes_of(record.id, &record.uses);
+        lanes.filter_map(|lane| self.frontier.stream(lane)).collect()
     }
 
     pub(super) fn holding_of(&self, id: BlockId) -> Option<Holding> {
@@ -144,8 +145,7 @@ impl<D: Device> State<D> {
 
     /// Bytes and number of the dead blocks that other streams still use.
     pub(super) fn awaited(&self) -> (u64, u32) {
-        let blocks = self.waiting.blocks().filter_map(|id| self.records.get(id));
-        blocks.fold((0, 0), |(bytes, count), record| (bytes + record.bytes, count + 1))
+        (self.waiting.bytes(), self.waiting.blocks().len() as u32)
     }
 
     pub(super) fn stats(&self) -> PoolStats {

@@ -60,7 +60,7 @@ impl<D: Device> Pool<D> {
 
 impl<D: Device> State<D> {
     fn declare_use(&mut self, id: BlockId, stream: &D::Stream) -> Result<(), PoolError> {
-        if self.ranges.block(id).is_none() && !matches!(self.phase, Phase::Replaying { .. }) {
+        if self.ranges.block(id).is_none() && !matches!(self.phase, Phase::Replaying(_)) {
             return Err(PoolError::NotLive { block: id });
         }
         if self.frontier.is_main(stream.id()) {
@@ -86,9 +86,13 @@ impl<D: Device> State<D> {
         self.frontier.wait(stream.id(), mark);
         if self.frontier.is_main(stream.id()) {
             self.free_reached(device);
-            // A stream that has been joined need not be waited for by itself, so its owner may let it go.
-            let (frontier, home, main) = (&self.frontier, self.home.id(), self.main.id());
-            self.known.retain(|&id, _| id == home || id == main || frontier.has_open_use(id));
+            self.forget_joined();
         }
+    }
+
+    /// A stream that has been joined need not be waited for by itself, so its owner may let it go.
+    pub(super) fn forget_joined(&mut self) {
+        let (frontier, home, main) = (&self.frontier, self.home.id(), self.main.id());
+        self.known.retain(|&id, _| id == home || id == main || frontier.has_open_use(id));
     }
 }
