@@ -272,8 +272,7 @@ impl<D: Device> Pool<D> {
         let State { phase, ranges, records, .. } = &mut *guard;
         let live = ranges.block(id).is_some();
         let replaying = matches!(phase, Phase::Replaying(_)) && ranges.remembers(id);
-        let Some(record) =
-            records.get_mut(id).filter(|record| replaying || (live && record.awaited == 0))
+        let Some(record) = records.get_mut(id).filter(|record| replaying || (live && record.awaited == 0))
         else {
             return Err(PoolError::NotLive { block: id });
         };

@@ -114,8 +114,15 @@ impl Frontier {
 
     #[cold]
     fn open_lane(&mut self, stream: StreamId) -> Lane {
-        let mut new =
-            LaneState { stream, touched: 0, since: 0, handed_on: None, now: 1, last_use: 0, seen: Vec::new() };
+        let mut new = LaneState {
+            stream,
+            touched: 0,
+            since: 0,
+            handed_on: None,
+            now: 1,
+            last_use: 0,
+            seen: Vec::new(),
+        };
         let lane = if let Some(lane) = self.spare_lane() {
             let old = &self.lanes[lane.0 as usize];
             self.by_stream.remove(&old.stream);

@@ -54,8 +54,9 @@ impl Waiting {
 
     /// Those lanes that a block which was added with these stamps still waits for.
     pub(super) fn lanes_of(&self, id: BlockId, stamps: &[Stamp]) -> impl Iterator<Item = Lane> {
-        let waits =
-            move |stamp: &&Stamp| self.by_lane.get(&stamp.lane).is_some_and(|all| all.contains(&(stamp.time, id)));
+        let waits = move |stamp: &&Stamp| {
+            self.by_lane.get(&stamp.lane).is_some_and(|all| all.contains(&(stamp.time, id)))
+        };
         stamps.iter().filter(waits).map(|stamp| stamp.lane)
     }
 

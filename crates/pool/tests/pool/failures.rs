@@ -281,6 +281,8 @@ fn invariant_10_an_input_that_is_given_up_in_an_undone_recording_stays_given_up(
     assert_eq!(error, PoolError::ForeignHandle);
     assert!(!world.pool.is_live(id));
     assert_eq!(world.live(), live - UNIT);
+    // That of the input, and that of the block that was recorded.
+    assert_eq!(world.pool.stats().counts.releases, 2);
     assert!(world.holds(&last, 2));
     world.verdict();
 }

@@ -159,6 +159,36 @@ fn a_stream_that_has_been_joined_is_not_kept() {
 }
 
 #[test]
+fn the_stream_of_a_warm_up_is_not_kept_when_it_is_over() {
+    let world = World::new(config());
+    let other = world.device.create_stream().unwrap();
+    let session = world.pool.warm_up(&other).unwrap();
+    let block = session.allocate(request(UNIT, "block")).unwrap();
+    fill(&session, &other, &block, 1).unwrap();
+    drop(session.finish(vec![block]).unwrap());
+    drop(other);
+    assert_eq!(world.device.counts().of(Call::DestroyStream), 1);
+    // The pool's stream lies behind it.
+    world.pool.trim().unwrap();
+    assert_eq!(world.reserved(), 0);
+    world.verdict();
+}
+
+#[test]
+fn a_mark_of_another_pool_frees_nothing() {
+    let world = World::new(config());
+    let side = world.device.create_stream().unwrap();
+    let other = World::new(config()).pool;
+    let block = world.take(UNIT, "shared");
+    world.pool.order(&world.stream, &side).unwrap();
+    world.pool.used_on(&block, &side).unwrap();
+    drop(block);
+    let marks = [(); 3].map(|()| other.marked(&side));
+    marks.iter().for_each(|mark| world.pool.ordered_behind(mark, &world.stream));
+    assert_eq!(world.pool.stats().awaited_blocks, 1);
+}
+
+#[test]
 fn blocks_wait_for_their_own_streams_and_no_others() {
     let world = World::new(config());
     let sides = [world.device.create_stream().unwrap(), world.device.create_stream().unwrap()];
