@@ -12,7 +12,7 @@
 //! main lane lies behind all that the old stream has done and seen, and others were heard of since. The times of the lane go on. Of its
 //! old stream, only what came before the main lane's present stretch is known from then on: a stream that is behind that is behind it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use graphgrove_device::StreamId;
@@ -70,7 +70,7 @@ struct LaneState {
 #[derive(Debug)]
 struct Outside {
     main: Lane,
-    by_stream: HashMap<StreamId, Lane>,
+    by_stream: BTreeMap<StreamId, Lane>,
     lanes: usize,
     era: u64,
 }
@@ -78,7 +78,7 @@ struct Outside {
 #[derive(Debug)]
 pub(super) struct Frontier {
     lanes: Vec<LaneState>,
-    by_stream: HashMap<StreamId, Lane>,
+    by_stream: BTreeMap<StreamId, Lane>,
     main: Lane,
     /// The pool's own stream.
     home: StreamId,
@@ -91,7 +91,7 @@ impl Frontier {
     pub(super) fn new(main: StreamId) -> Self {
         let mut new = Self {
             lanes: Vec::new(),
-            by_stream: HashMap::new(),
+            by_stream: BTreeMap::new(),
             main: Lane(0),
             home: main,
             era: new_era(),

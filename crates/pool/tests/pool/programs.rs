@@ -393,7 +393,7 @@ impl Program {
 
 /// The blocks that a step is about: in a session mostly those that were born in it.
 fn pick_list<'a>(held: &'a mut Vec<Held>, born: Option<&'a mut Vec<Held>>, at: usize) -> &'a mut Vec<Held> {
-    born.filter(|born| !born.is_empty() && at % 3 > 0).unwrap_or(held)
+    born.filter(|born| !born.is_empty() && !at.is_multiple_of(3)).unwrap_or(held)
 }
 
 fn pick<T>(list: &[T], at: usize) -> Option<&T> {
