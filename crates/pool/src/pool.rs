@@ -55,6 +55,7 @@ mod records;
 mod release;
 mod report;
 mod request;
+mod restore;
 mod session;
 mod state;
 mod stats;
@@ -248,11 +249,13 @@ impl<D: Device> Pool<D> {
     }
 
     /// Goes to the state of a checkpoint, with the blocks that are named as live: they keep address and contents. Those that died since
-    /// are freed, once, whoever shared them. Dead blocks that streams still use stay out of reach.
+    /// are freed, once, whoever shared them. Blocks that streams still use stay out of reach until they are joined: dead ones, and those
+    /// whose life the restore ends because it names them not.
     ///
     /// # Errors
     /// [`PoolError::SessionOpen`], [`PoolError::ForeignHandle`], [`PoolError::NotLive`] for a name that nothing remembers,
-    /// [`PoolError::Overlap`] if a block that should stay lies where the checkpoint has a block of its own. Everything is as before then.
+    /// [`PoolError::Overlap`] if a block that should stay, or that a stream still uses, lies where the checkpoint has a block of its own.
+    /// Everything is as before then.
     pub fn restore(&self, checkpoint: &Checkpoint<D>, live: Live<'_>) -> Result<Restored, PoolError> {
         if !checkpoint.is_of(&self.0) {
             return Err(PoolError::ForeignHandle);

@@ -70,7 +70,7 @@ impl<D: Device> Session<D> {
             if kind == SessionKind::WarmUp {
                 order(device, &state.home.clone(), stream)?;
             }
-            state.begin_session(kind, stream);
+            state.begin_session(device, kind, stream);
         }
         let session = Self { pool: pool.clone(), open: true };
         if let Some(plan) = plan {
@@ -196,17 +196,18 @@ struct Ended {
 }
 
 impl<D: Device> State<D> {
-    fn begin_session(&mut self, kind: SessionKind, stream: &D::Stream) {
+    fn begin_session(&mut self, device: &D, kind: SessionKind, stream: &D::Stream) {
         self.sessions += 1;
         self.grown.clear();
+        self.main = stream.clone();
         match kind {
             SessionKind::WarmUp => {
                 self.know(stream);
                 self.frontier.turn_to(stream.id());
+                self.free_reached(device);
             }
             SessionKind::Recording => self.frontier.begin_recording(stream.id()),
         }
-        self.main = stream.clone();
         self.phase = Phase::Session(Box::new(SessionState {
             number: self.sessions,
             kind,
@@ -254,6 +255,7 @@ impl<D: Device> State<D> {
         let SessionState { before, mut footprint, recorder, deaths, cursor, .. } = *session;
         self.come_home();
         // The pool's stream lies behind that of a warm-up now.
+        self.free_reached(device);
         self.forget_joined();
         let (checkpoint, awaited) = self.name_state(&mut footprint);
         self.discard(before);
