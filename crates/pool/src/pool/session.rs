@@ -252,7 +252,7 @@ impl<D: Device> State<D> {
             self.no_longer_awaited(device, reached);
         }
         let Phase::Session(session) = std::mem::replace(&mut self.phase, Phase::Open) else { return None };
-        let SessionState { before, mut footprint, recorder, deaths, cursor, .. } = *session;
+        let SessionState { before, born, mut footprint, recorder, deaths, cursor, .. } = *session;
         self.come_home();
         // The pool's stream lies behind that of a warm-up now.
         self.free_reached(device);
@@ -265,7 +265,7 @@ impl<D: Device> State<D> {
             checkpoint,
             footprint,
             awaited,
-            demand: Demand { requests: recorder.finish(), deaths },
+            demand: Demand { requests: recorder.finish(), blocks: born, deaths },
             planned,
         })
     }
