@@ -198,7 +198,7 @@ impl<D: Device> Pool<D> {
     /// stream runs behind it. A warm-up that is undone waits for its work.
     ///
     /// # Errors
-    /// [`PoolError::SessionOpen`], [`PoolError::NotRestored`], [`PoolError::Device`]; nothing is begun then.
+    /// [`PoolError::SessionOpen`], [`PoolError::NotRestored`], [`PoolError::Capturing`], [`PoolError::Device`]; nothing is begun then.
     pub fn warm_up(&self, stream: &D::Stream) -> Result<Session<D>, PoolError> {
         Session::begin(self, SessionKind::WarmUp, stream, None)
     }

@@ -219,7 +219,7 @@ fn the_parts_of_a_plan_are_where_the_plan_has_them() {
         assert_eq!(part.peak(), part.offsets()[0] + bytes * GRANULE);
         assert!(part.bound() <= part.peak());
     }
-    assert_eq!(parts.iter().map(|part| part.peak()).max(), Some(plan.peak()));
+    assert_eq!(parts.iter().map(Plan::peak).max(), Some(plan.peak()));
     assert_eq!(plan.part(..), plan);
     assert_eq!((plan.part(3..).requests().len(), plan.part(5..9).peak()), (0, 0));
 }

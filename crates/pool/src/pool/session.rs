@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use graphgrove_device::{Device, StreamHandle};
+use graphgrove_device::{CaptureStatus, Device, StreamHandle};
 
 use crate::error::PoolError;
 use crate::plan::{Cursor, Departure, Plan, Recorder};
@@ -68,6 +68,11 @@ impl<D: Device> Session<D> {
             let mut state = pool.enter();
             state.phase.expect_open()?;
             if kind == SessionKind::WarmUp {
+                for stream in [&state.home, stream] {
+                    if !matches!(device.capture_status(stream)?, CaptureStatus::None) {
+                        return Err(PoolError::Capturing { stream: stream.id() });
+                    }
+                }
                 order(device, &state.home.clone(), stream)?;
             }
             state.begin_session(device, kind, stream);
@@ -87,6 +92,9 @@ impl<D: Device> Session<D> {
     }
 
     /// A block of undefined contents, to be used on the session's stream, and on others once they are ordered behind it.
+    ///
+    /// A session that is undone leaves the pool as it was, so nothing goes back to the device in it, free segments neither. Where memory or
+    /// budget are short, [`trim`](Pool::trim) and another try of the whole session may help.
     ///
     /// # Errors
     /// As [`Pool::allocate`]; the pool is as before then.
@@ -108,7 +116,8 @@ impl<D: Device> Session<D> {
     ///
     /// # Errors
     /// [`PoolError::Survivors`] with the blocks that are not: a library keeps a workspace there, which the next recording would
-    /// overwrite (pytorch/pytorch#99985). [`PoolError::ForeignHandle`] for an output of another pool. The session is undone then.
+    /// overwrite (pytorch/pytorch#99985). [`PoolError::ForeignHandle`] for an output of another pool, and [`PoolError::NotLive`] for one
+    /// whose life is over. The session is undone then.
     pub fn finish(self, outputs: Vec<Block<D>>) -> Result<Finished<D>, PoolError> {
         self.end(outputs, false)
     }
@@ -117,7 +126,8 @@ impl<D: Device> Session<D> {
     /// handles go.
     ///
     /// # Errors
-    /// [`PoolError::ForeignHandle`] for an output of another pool. The session is undone then.
+    /// [`PoolError::ForeignHandle`] for an output of another pool, and [`PoolError::NotLive`] for one whose life is over. The session is
+    /// undone then.
     pub fn finish_keeping(self, outputs: Vec<Block<D>>) -> Result<Finished<D>, PoolError> {
         self.end(outputs, true)
     }
@@ -134,6 +144,11 @@ impl<D: Device> Session<D> {
         }
         let device = self.pool.device();
         let mut state = self.pool.enter();
+        if let Some(dead) = outputs.iter().find(|output| !state.is_current(output)) {
+            let block = dead.id();
+            drop(state);
+            return Err(PoolError::NotLive { block });
+        }
         if !keep {
             let names: Vec<BlockId> = outputs.iter().map(Block::id).collect();
             let blocks = state.survivors(&names);

@@ -8,6 +8,7 @@ use crate::error::PoolError;
 use crate::ranges::{self, BlockId, Ranges};
 
 use super::backing::{Backing, Grown};
+use super::block::Block;
 use super::config::PoolConfig;
 use super::footprint::Pins;
 use super::frontier::{Frontier, Lane};
@@ -108,6 +109,17 @@ impl<D: Device> State<D> {
         let (home, main) = (self.home.id(), self.main.id());
         self.known.retain(|&id, _| id == home || id == main);
         Ok(())
+    }
+
+    /// Whether a handle's block is still in the life that the handle is of. While replays run, that may be one that the allocator's state
+    /// does not have.
+    pub(super) fn is_current(&self, handle: &Block<D>) -> bool {
+        let id = handle.id();
+        let known = match self.phase {
+            Phase::Replaying(_) => self.ranges.remembers(id),
+            Phase::Open | Phase::Session(_) => self.ranges.block(id).is_some(),
+        };
+        known && self.records.get(id).is_some_and(|record| record.epoch == handle.epoch())
     }
 
     fn holding(&self, block: &ranges::Block) -> Holding {
