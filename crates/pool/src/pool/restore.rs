@@ -144,11 +144,10 @@ impl<D: Device> State<D> {
         Ok(change)
     }
 
-    /// Whether a block is gone, was not dead before, and streams use it that the main stream does not lie behind.
+    /// Whether a block is gone though streams use it that the main stream does not lie behind.
     fn is_in_open_use(&self, id: BlockId) -> bool {
+        let open = |stamp| !self.frontier.is_before_main(stamp);
         self.ranges.block(id).is_none()
-            && self.records.get(id).is_some_and(|record| {
-                record.awaited == 0 && record.uses.iter().any(|&stamp| !self.frontier.is_before_main(stamp))
-            })
+            && self.records.get(id).is_some_and(|record| record.uses.iter().copied().any(open))
     }
 }

@@ -93,6 +93,20 @@ fn lanes_are_handed_on_and_their_old_streams_have_to_be_ordered_again() {
 }
 
 #[test]
+fn the_lane_that_was_asked_for_the_longest_time_ago_is_handed_on() {
+    let mut frontier = Frontier::new(A);
+    let streams = || (10..10 + LANES as u64 - 1).map(StreamId::new);
+    streams().for_each(|stream| drop(frontier.mark(stream)));
+    let (first, second) = (StreamId::new(10), StreamId::new(11));
+    frontier.on(first);
+    let mark = frontier.mark(first);
+    frontier.wait(A, &mark);
+    frontier.mark(B);
+    assert!(frontier.by_stream.contains_key(&first) && !frontier.by_stream.contains_key(&second));
+    assert_eq!(frontier.by_stream.len(), LANES);
+}
+
+#[test]
 fn what_used_a_lane_before_is_behind_a_stream_that_is_behind_the_main_lane() {
     let mut frontier = Frontier::new(A);
     frontier.turn_to(B);
