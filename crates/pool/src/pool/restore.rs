@@ -23,6 +23,15 @@ enum Target<'a> {
     Only(&'a [BlockId]),
 }
 
+impl<'a> Target<'a> {
+    fn survivors(self) -> Survivors<'a> {
+        match self {
+            Self::Recorded { .. } => Survivors::AsRecorded,
+            Self::Only(live) => Survivors::Only(live),
+        }
+    }
+}
+
 /// What a restore has changed.
 #[derive(Default)]
 struct Change {
@@ -90,11 +99,7 @@ impl<D: Device> State<D> {
     fn restore_ranges(&mut self, checkpoint: CheckpointId, target: Target<'_>) -> Result<Change, PoolError> {
         if self.waiting.is_empty() && !self.frontier.has_open_uses() {
             let mut change = Change::default();
-            let survivors = match target {
-                Target::Recorded { .. } => Survivors::AsRecorded,
-                Target::Only(live) => Survivors::Only(live),
-            };
-            change.moved = self.ranges.restore_noting(checkpoint, survivors, &mut change.gone)?;
+            change.moved = self.ranges.restore_noting(checkpoint, target.survivors(), &mut change.gone)?;
             return Ok(change);
         }
         let before = self.ranges.checkpoint();
@@ -117,11 +122,7 @@ impl<D: Device> State<D> {
         let waiting: Vec<BlockId> = self.waiting.blocks().collect();
         let mut change = Change::default();
         // Only then is it known which blocks go.
-        let survivors = match target {
-            Target::Recorded { .. } => Survivors::AsRecorded,
-            Target::Only(live) => Survivors::Only(live),
-        };
-        change.moved = self.ranges.restore_noting(checkpoint, survivors, &mut change.gone)?;
+        change.moved = self.ranges.restore_noting(checkpoint, target.survivors(), &mut change.gone)?;
         let (alive, mut kept): (Vec<_>, Vec<_>) =
             waiting.into_iter().partition(|&id| self.ranges.block(id).is_some());
         change.lingering = change.gone.iter().copied().filter(|&id| self.is_in_open_use(id)).collect();

@@ -1,3 +1,5 @@
+//! What lies behind what, and which lanes are handed on.
+
 use super::*;
 
 const A: StreamId = StreamId::new(1);
