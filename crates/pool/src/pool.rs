@@ -18,6 +18,9 @@
 //! a dead block's bytes are free again as soon as the main stream lies behind all of its uses, inside of a capture as well, where no
 //! event can be asked (pytorch/pytorch#155398); and not before.
 //!
+//! Nobody says when a stream is gone. So the order of 64 streams is remembered, the last that the pool was told of, and of all whose uses
+//! are not joined yet. One that was forgotten has to be ordered behind the main stream again before it uses memory.
+//!
 //! # How memory comes and goes
 //!
 //! Where the device can, the pool is one range of addresses that grows by mapping pages behind its end. Elsewhere it is made of
