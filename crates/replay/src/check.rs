@@ -36,7 +36,7 @@ pub(crate) fn check<D: Device>(
     if node.expected.len() != call.inputs.len() {
         return Err(Mismatch::InputCount { recorded: node.expected.len(), called: call.inputs.len() });
     }
-    if !node.staging.checks.is_empty() {
+    if !are_as_written(&node.staging.checks, call.inputs) {
         match staged_fit(&node.staging.checks, call.inputs) {
             Some(moved) => changed |= moved,
             None => return Err(refuse_first(node, call, slots)),
@@ -75,6 +75,22 @@ pub(crate) struct StagedCheck {
     pub(crate) signature: Signature,
     /// The address that the exec has.
     pub(crate) written: DevicePtr,
+}
+
+/// Whether all staged inputs lie in memory that stays, where the exec reads them: then they fit, and no address has changed.
+#[inline]
+fn are_as_written<D: Device>(checks: &[StagedCheck], inputs: &[Input<'_, D>]) -> bool {
+    let is_as_written = |check: &StagedCheck, input: &Input<'_, D>| match input {
+        Input::Tensor { tensor, .. } => tensor.is_fixed_at(check.signature, check.written),
+        Input::Host(_) | Input::Value(_) => false,
+    };
+    // As many checks as inputs are one for each, in their order, and need not be looked up.
+    if checks.len() == inputs.len() {
+        return checks.iter().zip(inputs).all(|(check, input)| is_as_written(check, input));
+    }
+    checks
+        .iter()
+        .all(|check| inputs.get(check.input as usize).is_some_and(|input| is_as_written(check, input)))
 }
 
 /// Whether all staged inputs fit, and then whether any address is another than the exec has.

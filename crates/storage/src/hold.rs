@@ -54,6 +54,7 @@ impl SheetRef {
     }
 
     /// Whether this is the only reference, and nothing is held.
+    #[inline]
     pub(crate) fn is_sole(&self) -> bool {
         self.refs.load(Ordering::Acquire) == 1
     }

@@ -95,6 +95,32 @@ impl Outputs {
     pub fn take_all(&mut self) -> TakeAll<'_> {
         TakeAll { length: self.len() as u32, next: 0, left: 0, outputs: self }
     }
+
+    /// Takes every output that is left, in order, to the end of a list; none stands for what cannot be taken.
+    ///
+    /// It leaves the same as extending the list by [`take_all`](Self::take_all), but makes room once, and takes 64 outputs that
+    /// all wait without a look at each.
+    pub fn take_into(&mut self, list: &mut Vec<Option<Tensor>>) {
+        let length = self.len() as u32;
+        list.reserve(length as usize);
+        for word in 0..length.div_ceil(64) {
+            let outputs = 64 * word..length.min(64 * (word + 1));
+            let all = u64::MAX >> (64 - outputs.len());
+            let waiting = self.sheet.waiting.get(word as usize);
+            if let Some(waiting) = waiting.filter(|waiting| waiting.load(Ordering::Relaxed) == all) {
+                waiting.store(0, Ordering::Relaxed);
+                let take = |output| {
+                    // SAFETY: the output waited when its word was taken off the sheet, so these outputs were one holder of its
+                    // slot, and have just ceased to be; the range has each output of the word once.
+                    let hold = unsafe { self.sheet.take_over(SlotIndex::new(output), self.epoch) };
+                    Some(Tensor::recorded(Storage(Kind::Slot(hold))))
+                };
+                list.extend(outputs.map(take));
+            } else {
+                list.extend(outputs.map(|output| self.take(SlotIndex::new(output))));
+            }
+        }
+    }
 }
 
 /// Takes outputs one after the other, 64 of them off the sheet at a time. What it does not come to stays to be taken.

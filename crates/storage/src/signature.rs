@@ -7,6 +7,9 @@ use std::fmt;
 pub struct Signature(u64);
 
 impl Signature {
+    /// Stands where no layout is known.
+    pub(crate) const UNKNOWN: Self = Self(0);
+
     /// The word.
     #[must_use]
     pub const fn get(self) -> u64 {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use graphgrove_device::DevicePtr;
 
+use crate::block::Origin;
 use crate::storage::{Kind, check_bounds};
 use crate::{DType, Error, Layout, Signature, Slab, SlotIndex, Storage};
 
@@ -18,6 +19,31 @@ pub struct Tensor {
     /// The layout, and the bytes from where the storage starts to the first element. None means those recorded for the slot
     /// that the storage is, so that taking an output need not read them.
     view: Option<(Arc<Layout>, u64)>,
+    /// What a replay compares, where nothing can change it.
+    fixed: Fixed,
+}
+
+/// The layout and the address of a tensor whose memory neither moves nor goes stale.
+#[derive(Clone, Copy)]
+struct Fixed {
+    signature: Signature,
+    address: DevicePtr,
+}
+
+impl Fixed {
+    /// What may change. No tensor with elements begins at the last address.
+    const UNKNOWN: Self = Self { signature: Signature::UNKNOWN, address: DevicePtr::new(u64::MAX) };
+
+    fn of(storage: &Storage, layout: &Layout, offset: u64) -> Self {
+        match &storage.0 {
+            // What is not the pool's never becomes a slot's.
+            Kind::Block(block) if block.origin == Origin::Outside && !block.base.is_null() => block
+                .base
+                .checked_add(offset)
+                .map_or(Self::UNKNOWN, |address| Self { signature: layout.signature(), address }),
+            _ => Self::UNKNOWN,
+        }
+    }
 }
 
 /// What stands in for a recorded layout that cannot be missing.
@@ -49,18 +75,19 @@ impl Tensor {
             check_bounds(offset, layout.span_bytes(), bytes)?;
             offset
         };
-        Ok(Self { storage, view: Some((layout, offset)) })
+        let fixed = Fixed::of(&storage, &layout, offset);
+        Ok(Self { storage, view: Some((layout, offset)), fixed })
     }
 
     /// The output recorded for the slot that the storage is.
     #[inline]
     pub(crate) fn recorded(storage: Storage) -> Self {
-        Self { storage, view: None }
+        Self { storage, view: None, fixed: Fixed::UNKNOWN }
     }
 
     /// A view whose bounds were checked when its node was recorded.
     pub(crate) fn checked(storage: Storage, view: Option<(Arc<Layout>, u64)>) -> Self {
-        Self { storage, view }
+        Self { storage, view, fixed: Fixed::UNKNOWN }
     }
 
     /// The storage.
@@ -178,6 +205,14 @@ impl Tensor {
         if self.signature() == signature { self.locate_slot() } else { None }
     }
 
+    /// Whether the tensor has this layout and lies at this address, both for good: its memory is from outside of the pool. False
+    /// says nothing of any other tensor; [`locate_as`](Self::locate_as) does.
+    #[must_use]
+    #[inline]
+    pub fn is_fixed_at(&self, signature: Signature, address: DevicePtr) -> bool {
+        self.fixed.signature == signature && self.fixed.address == address
+    }
+
     #[inline(never)]
     fn locate_slot(&self) -> Option<DevicePtr> {
         self.address().ok()
@@ -232,5 +267,49 @@ impl fmt::Debug for Tensor {
         let layout = self.layout();
         write!(f, "Tensor({} {:?} strides {:?}", layout.dtype(), layout.shape(), layout.strides())?;
         write!(f, ", byte {} of {:?})", self.offset_bytes(), self.storage)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Ledger, PlannedOutput, Step};
+
+    fn layout() -> Layout {
+        Layout::of::<f32>(&[4]).unwrap()
+    }
+
+    fn is_fixed(tensor: &Tensor, at: u64) -> bool {
+        tensor.is_fixed_at(layout().signature(), DevicePtr::new(at))
+    }
+
+    #[test]
+    fn memory_from_outside_stays_at_its_address_in_every_handle() {
+        let tensor = Tensor::new(Storage::unowned(DevicePtr::new(0x100), 64), layout(), 32).unwrap();
+        for handle in [&tensor, &tensor.clone()] {
+            assert!(is_fixed(handle, 0x120) && !is_fixed(handle, 0x100));
+            assert!(
+                !handle.is_fixed_at(Layout::of::<f32>(&[2, 2]).unwrap().signature(), DevicePtr::new(0x120))
+            );
+        }
+        let view = tensor.slice(0, 2..3, 1).unwrap();
+        assert!(view.is_fixed_at(view.signature(), DevicePtr::new(0x128)));
+    }
+
+    #[test]
+    fn what_may_become_stale_or_move_is_not_fixed() {
+        let block = Storage::pool_block(DevicePtr::new(0x100), 64, Box::new(()));
+        assert!(!is_fixed(&Tensor::new(block, layout(), 0).unwrap(), 0x100));
+        let planned = PlannedOutput::fresh(DevicePtr::new(0x100), 64, layout());
+        let mut slab = Slab::new(&Ledger::new(), "F", 0, vec![planned]).unwrap();
+        let mut back = slab.hand_back(Step::new(1), |_, _| None).unwrap();
+        let output = back.outputs.take(SlotIndex::new(0)).unwrap();
+        let view = output.slice(0, 0..4, 1).unwrap();
+        assert!(!is_fixed(&output, 0x100) && !is_fixed(&view, 0x100));
+        assert!(
+            !Tensor::empty(Layout::of::<f32>(&[0]).unwrap())
+                .unwrap()
+                .is_fixed_at(layout().signature(), DevicePtr::NULL)
+        );
     }
 }
