@@ -62,13 +62,13 @@ fn rig(outputs: u64, staged: usize, params: usize) -> &'static mut Rig {
     let all: Vec<_> = tensors.iter().chain(set.tensors()).map(Some).collect();
     let plan = InputPlan::new(&specs, 16, |_| false).unwrap();
     let stage = StagePlan::new(&plan, &all, |_| Route::Copied).unwrap();
+    let mut replayer = Replayer::new(Arc::clone(device), Ledger::new());
+    let expected = replayer.expect(&plan, &call, &stage).unwrap();
     let buffers = stage.buffers().map(|_| tensor(device).into_storage()).collect();
     let work = leak(device.allocate(4096).unwrap());
     let mut recorder = Recorder::begin(&**device, stream, Method::Fast, stage, &all, buffers).unwrap();
     recorder.fill(stream, work.base(), 0, 16).unwrap();
     let captured = recorder.finish().unwrap();
-    let mut replayer = Replayer::new(Arc::clone(device), Ledger::new());
-    let expected = replayer.expect(&plan, &call, &captured).unwrap();
     let output = |number: u64| {
         PlannedOutput::fresh(DevicePtr::new(0x10_0000 + 512 * number), 512, Layout::of::<f32>(&[8]).unwrap())
     };

@@ -75,6 +75,9 @@ pub enum Error {
         /// The most pieces that are copied back.
         most: u64,
     },
+    /// A rehearsal was to be finished as a recording.
+    #[error("nothing was captured")]
+    NotCapturing,
     /// As many buffers are needed as groups are copied, each long enough.
     #[error("buffer {group} has {given} bytes of the {needed} that staging needs")]
     StagingBuffer {

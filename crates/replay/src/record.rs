@@ -4,14 +4,14 @@ use graphgrove_device::{
     Args, CaptureGuard, CaptureMode, Device, DevicePtr, GatherRow, HostMemory, KernelHandle, LaunchDims,
     NodeId,
 };
-use graphgrove_storage::{Storage, Tensor};
+use graphgrove_storage::{InputIndex, Storage, Tensor};
 
 use crate::journal::{Journal, Watched};
 use crate::stage_plan::{Group, StagePlan, start};
 use crate::staging::{CopyBack, Row, StagedGroup, Staging, Table, UploadSite};
 use crate::{Error, Input, Method, Route};
 
-/// A function that is being recorded. Dropping it throws the capture away.
+/// A function that is being recorded, or [rehearsed](Self::rehearse). Dropping it throws the capture away.
 ///
 /// Work that goes by way of it ([`launch`](Self::launch), [`copy`](Self::copy), [`fill`](Self::fill)) is known in every detail, so
 /// the addresses of patched inputs are found in it. Other work on the capturing stream is recorded just as well; then
@@ -20,7 +20,8 @@ use crate::{Error, Input, Method, Route};
 pub struct Recorder<'d, D: Device> {
     device: &'d D,
     stream: D::Stream,
-    capture: CaptureGuard<'d, D>,
+    /// None where the function runs at once.
+    capture: Option<CaptureGuard<'d, D>>,
     method: Method,
     plan: StagePlan,
     passed: Vec<Option<Tensor>>,
@@ -31,6 +32,19 @@ pub struct Recorder<'d, D: Device> {
     journal: Journal,
     hosts: Vec<(u32, D::HostBuffer)>,
     uploads: Vec<UploadSite>,
+}
+
+/// In how many pieces of work the address of each staged input stood; what a choice between copying and patching needs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Uses(Vec<(InputIndex, Option<usize>)>);
+
+impl Uses {
+    /// How many they are; none if the input cannot be patched as far as is known. Inputs that share memory are counted together,
+    /// for the first of them.
+    #[must_use]
+    pub fn nodes(&self, input: InputIndex) -> Option<usize> {
+        self.0.iter().find(|(of, _)| *of == input).and_then(|(_, count)| *count)
+    }
 }
 
 /// A captured function, ready to become a node.
@@ -66,6 +80,32 @@ impl<'d, D: Device> Recorder<'d, D> {
         inputs: &[Option<&Tensor>],
         buffers: Vec<Storage>,
     ) -> Result<Self, Error> {
+        Self::enter(device, stream, method, plan, inputs, buffers, true)
+    }
+
+    /// Runs a function at once, as in a warm-up, with its inputs staged as a recording would stage them.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin); copies that were enqueued before are for nothing then.
+    pub fn rehearse(
+        device: &'d D,
+        stream: &D::Stream,
+        plan: StagePlan,
+        inputs: &[Option<&Tensor>],
+        buffers: Vec<Storage>,
+    ) -> Result<Self, Error> {
+        Self::enter(device, stream, Method::Fast, plan, inputs, buffers, false)
+    }
+
+    fn enter(
+        device: &'d D,
+        stream: &D::Stream,
+        method: Method,
+        plan: StagePlan,
+        inputs: &[Option<&Tensor>],
+        buffers: Vec<Storage>,
+        captures: bool,
+    ) -> Result<Self, Error> {
         if plan.inputs != inputs.len() {
             return Err(Error::InputCount { planned: plan.inputs, given: inputs.len() });
         }
@@ -87,7 +127,16 @@ impl<'d, D: Device> Recorder<'d, D> {
             }
         }
         let buffers = place(&plan, inputs, buffers, &mut passed)?;
-        let capture = CaptureGuard::begin(device, stream, CaptureMode::ThreadLocal)?;
+        if !captures {
+            let copied = plan.copied().zip(&buffers).map(|(group, (buffer, _))| Watched {
+                input: group.leader(),
+                start: further(*buffer, group.lead),
+                bytes: group.span,
+            });
+            watched.extend(copied);
+        }
+        let capture = captures.then(|| CaptureGuard::begin(device, stream, CaptureMode::ThreadLocal));
+        let capture = capture.transpose()?;
         let mut recorder = Self {
             device,
             stream: stream.clone(),
@@ -205,7 +254,8 @@ impl<'d, D: Device> Recorder<'d, D> {
     /// be patched and of which not every use is known. The capture is over then and nothing is left of it.
     pub fn finish(mut self) -> Result<Captured<D>, Error> {
         let backs = self.copy_back()?;
-        let graph = self.capture.end()?;
+        let Some(capture) = self.capture.take() else { return Err(Error::NotCapturing) };
+        let graph = capture.end()?;
         let audit = self.device.audit(&graph)?;
         audit.refuse_memory_nodes()?;
         let sites = self.journal.sites(audit.nodes)?;
@@ -221,6 +271,17 @@ impl<'d, D: Device> Recorder<'d, D> {
         let staging = Staging::new(self.written.clone(), groups.collect(), self.tables, backs, sites)
             .with_hosts(self.hosts, self.uploads);
         Ok(Captured { exec, staging, method: self.method, routes })
+    }
+
+    /// Ends a [rehearsal](Self::rehearse): written inputs are copied back, and what it has shown of the inputs' uses is returned.
+    ///
+    /// # Errors
+    /// [`Error::Device`]
+    pub fn rehearsed(mut self) -> Result<Uses, Error> {
+        self.copy_back()?;
+        let is_known = self.journal.obstacle().is_none();
+        let counts = self.journal.counts().map(|(input, count)| (input, is_known.then_some(count)));
+        Ok(Uses(counts.collect()))
     }
 
     /// Captures the gather nodes, or lists the copies that each call makes by itself.

@@ -147,6 +147,14 @@ pub enum Error {
     /// Inputs that cannot be staged as they are.
     #[error("{0}")]
     Refused(Conflict),
+    /// Whoever was asked for the memory of a copy has none.
+    #[error("no memory for a copy of {bytes} bytes: {why}")]
+    NoMemory {
+        /// The bytes asked for.
+        bytes: u64,
+        /// What was answered.
+        why: String,
+    },
     /// The device refused a copy.
     #[error("{0}")]
     Device(DeviceError),

@@ -9,6 +9,7 @@ mod decision;
 mod ending;
 mod error;
 mod eviction;
+mod follow;
 mod function;
 mod identity;
 mod ids;

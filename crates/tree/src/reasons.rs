@@ -160,6 +160,9 @@ pub enum EagerReason {
     /// A recording or a warm-up is in progress.
     #[error("another recording or warm-up is in progress")]
     Busy,
+    /// The layers above cannot run it in the pool, or were told not to.
+    #[error("it cannot run in the pool")]
+    Unpoolable,
     /// The function writes to an input that is neither a parameter nor an output of the path, and copying it
     /// back is switched off.
     #[error("input {input} is written to and belongs neither to the parameters nor to the path")]

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use graphgrove_device::{Args, LaunchDims, Memory, SegmentMemory, Streams};
 use graphgrove_replay::{
-    Call, Captured, Error, Input, Method, NodeKey, Recorder, Recording, Replayed, Replayer, Route, StagePlan,
+    Call, Error, Input, Method, NodeKey, Recorder, Recording, Replayed, Replayer, Route, StagePlan,
 };
 use graphgrove_sim::{SimDevice, SimKernel, SimSegment, kernels};
 use graphgrove_storage::{
@@ -73,6 +73,7 @@ impl Shop {
         let replayer = &self.replayer;
         let plan = InputPlan::new(&specs, 16, |value| replayer.place_of(value.slab).is_some())?;
         let stage = StagePlan::new(&plan, &tensors, |_| self.route)?;
+        let expected = self.replayer.expect(&plan, &call, &stage)?;
         let buffers: Vec<Storage> = stage.buffers().map(|_| self.block()).collect();
         let dead = self.replayer.dead(usize::MAX);
         let out = self.block();
@@ -88,11 +89,10 @@ impl Shop {
                 .scalar(N as u32);
             recorder.launch(&stream, &self.add, LaunchDims::for_elements(N as u32), &args)?;
         }
-        let captured: Captured<SimDevice> = recorder.finish()?;
+        let captured = recorder.finish()?;
         let passed: Vec<_> = passed.into_iter().map(Some).collect();
         let outputs = plan_outputs(&plan, &passed, &[OutputSpec::returned(&output)], |_| true)?;
         drop(passed);
-        let expected = self.replayer.expect(&plan, &call, &captured)?;
         let after = self.replayer.dead(usize::MAX);
         let node = self.replayer.add(
             Recording::new("sum", captured).below(parent).inputs(expected).dead(dead, after).outputs(outputs),
