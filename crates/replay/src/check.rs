@@ -4,7 +4,7 @@ use graphgrove_device::{Device, DevicePtr, HostMemory};
 use graphgrove_storage::{InputIndex, LiveWords, Signature, SlotIndex};
 use slotmap::SlotMap;
 
-use crate::node::{Node, Source};
+use crate::node::{Node, NotStaged, Source};
 use crate::path::PathSlabs;
 use crate::{Call, Expected, Input, Mismatch, NodeKey, ParamSet};
 
@@ -46,7 +46,7 @@ pub(crate) fn check<D: Device>(
         changed |= node.staging.has_other_hosts(call.inputs);
     }
     for at in &node.not_staged {
-        if !fits(node, call, slots, *at as usize) {
+        if !is_output(at, call, slots) && !fits(node, call, slots, at.input as usize) {
             return Err(refuse_first(node, call, slots));
         }
     }
@@ -106,8 +106,18 @@ fn staged_fit<D: Device>(checks: &[StagedCheck], inputs: &[Input<'_, D>]) -> Opt
     Some(changed)
 }
 
-/// Whether an input fits that is not staged.
+/// Whether an input is the output of the path that it was when it was recorded, as it was handed back.
 #[inline]
+fn is_output<D: Device>(at: &NotStaged, call: &Call<'_, D>, slots: &PathSlabs<'_, D>) -> bool {
+    match (at.output, call.inputs.get(at.input as usize)) {
+        (Some((place, slot)), Some(Input::Tensor { tensor, .. })) => {
+            slots.slab(place).is_some_and(|slab| tensor.is_output_of(slab, slot))
+        }
+        _ => false,
+    }
+}
+
+/// Whether an input fits that is not staged.
 fn fits<D: Device>(node: &Node<D>, call: &Call<'_, D>, slots: &PathSlabs<'_, D>, at: usize) -> bool {
     match (node.expected.get(at), call.inputs.get(at)) {
         (

@@ -109,13 +109,10 @@ impl Outputs {
             let waiting = self.sheet.waiting.get(word as usize);
             if let Some(waiting) = waiting.filter(|waiting| waiting.load(Ordering::Relaxed) == all) {
                 waiting.store(0, Ordering::Relaxed);
-                let take = |output| {
-                    // SAFETY: the output waited when its word was taken off the sheet, so these outputs were one holder of its
-                    // slot, and have just ceased to be; the range has each output of the word once.
-                    let hold = unsafe { self.sheet.take_over(SlotIndex::new(output), self.epoch) };
-                    Some(Tensor::recorded(Storage(Kind::Slot(hold))))
-                };
-                list.extend(outputs.map(take));
+                // SAFETY: the outputs waited when their word was taken off the sheet, so these outputs were one holder of the
+                // slot of each, and have just ceased to be; the range has each output of the word once.
+                let holds = unsafe { self.sheet.take_over_each(outputs, self.epoch) };
+                list.extend(holds.map(|hold| Some(Tensor::recorded(Storage(Kind::Slot(hold))))));
             } else {
                 list.extend(outputs.map(|output| self.take(SlotIndex::new(output))));
             }

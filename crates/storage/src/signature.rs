@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Signature(u64);
 
 impl Signature {
-    /// Stands where no layout is known.
+    /// Stands where no layout is known. No layout has it.
     pub(crate) const UNKNOWN: Self = Self(0);
 
     /// The word.
@@ -44,7 +44,10 @@ impl Signer {
     }
 
     pub(crate) const fn finish(self) -> Signature {
-        Signature(fold(self.0 ^ FIRST, SECOND))
+        match fold(self.0 ^ FIRST, SECOND) {
+            0 => Signature(SECOND), // Zero is what stands for no layout.
+            word => Signature(word),
+        }
     }
 }
 

@@ -261,6 +261,12 @@ impl Slab {
         pinned
     }
 
+    /// Whether a hold is one of the last run, and nothing of that run has become stale or was moved.
+    #[inline]
+    pub(crate) fn is_surely_of_last_run(&self, hold: &Hold) -> bool {
+        hold.is_current_on(&self.sheet, self.epoch)
+    }
+
     /// Whether a hold is one of the last run, and its value is where it was.
     #[inline]
     pub(crate) fn is_of_last_run(&self, hold: &Hold) -> bool {

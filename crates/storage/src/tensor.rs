@@ -16,9 +16,11 @@ use crate::{DType, Error, Layout, Signature, Slab, SlotIndex, Storage};
 #[derive(Clone)]
 pub struct Tensor {
     storage: Storage,
-    /// The layout, and the bytes from where the storage starts to the first element. None means those recorded for the slot
-    /// that the storage is, so that taking an output need not read them.
-    view: Option<(Arc<Layout>, u64)>,
+    /// None means what is recorded for the slot that the storage is, so that taking an output need not read it.
+    layout: Option<Arc<Layout>>,
+    /// The bytes from where the storage starts to the first element; as recorded too without a layout, and zero here, so that
+    /// taking an output writes zeros alone.
+    offset: u64,
     /// What a replay compares, where nothing can change it.
     fixed: Fixed,
 }
@@ -31,8 +33,8 @@ struct Fixed {
 }
 
 impl Fixed {
-    /// What may change. No tensor with elements begins at the last address.
-    const UNKNOWN: Self = Self { signature: Signature::UNKNOWN, address: DevicePtr::new(u64::MAX) };
+    /// What may change. Zero throughout, so that taking an output writes it at once.
+    const UNKNOWN: Self = Self { signature: Signature::UNKNOWN, address: DevicePtr::NULL };
 
     fn of(storage: &Storage, layout: &Layout, offset: u64) -> Self {
         match &storage.0 {
@@ -76,18 +78,19 @@ impl Tensor {
             offset
         };
         let fixed = Fixed::of(&storage, &layout, offset);
-        Ok(Self { storage, view: Some((layout, offset)), fixed })
+        Ok(Self { storage, layout: Some(layout), offset, fixed })
     }
 
     /// The output recorded for the slot that the storage is.
     #[inline]
     pub(crate) fn recorded(storage: Storage) -> Self {
-        Self { storage, view: None, fixed: Fixed::UNKNOWN }
+        Self { storage, layout: None, offset: 0, fixed: Fixed::UNKNOWN }
     }
 
     /// A view whose bounds were checked when its node was recorded.
     pub(crate) fn checked(storage: Storage, view: Option<(Arc<Layout>, u64)>) -> Self {
-        Self { storage, view, fixed: Fixed::UNKNOWN }
+        let (layout, offset) = view.map_or((None, 0), |(layout, offset)| (Some(layout), offset));
+        Self { storage, layout, offset, fixed: Fixed::UNKNOWN }
     }
 
     /// The storage.
@@ -109,8 +112,8 @@ impl Tensor {
     }
 
     pub(crate) fn shared_layout(&self) -> Option<&Arc<Layout>> {
-        match (&self.view, &self.storage.0) {
-            (Some((layout, _)), _) => Some(layout),
+        match (&self.layout, &self.storage.0) {
+            (Some(layout), _) => Some(layout),
             (None, Kind::Slot(hold)) => hold.sheet().table.layout(hold.slot()),
             _ => None,
         }
@@ -138,8 +141,8 @@ impl Tensor {
     #[must_use]
     #[inline]
     pub fn signature(&self) -> Signature {
-        match &self.view {
-            Some((layout, _)) => layout.signature(),
+        match &self.layout {
+            Some(layout) => layout.signature(),
             None => self.layout().signature(),
         }
     }
@@ -148,10 +151,9 @@ impl Tensor {
     #[must_use]
     #[inline]
     pub fn offset_bytes(&self) -> u64 {
-        match (&self.view, &self.storage.0) {
-            (Some((_, offset)), _) => *offset,
+        match (&self.layout, &self.storage.0) {
             (None, Kind::Slot(hold)) => hold.sheet().table.place(hold.slot()).offset,
-            _ => 0,
+            _ => self.offset,
         }
     }
 
@@ -185,10 +187,7 @@ impl Tensor {
     #[inline]
     pub fn locate(&self) -> Option<DevicePtr> {
         match &self.storage.0 {
-            Kind::Block(block) if block.adopted().is_none() => {
-                let offset = self.view.as_ref().map_or(0, |(_, offset)| *offset);
-                block.base.checked_add(offset)
-            }
+            Kind::Block(block) if block.adopted().is_none() => block.base.checked_add(self.offset),
             _ => self.locate_slot(),
         }
     }
@@ -197,10 +196,10 @@ impl Tensor {
     #[must_use]
     #[inline]
     pub fn locate_as(&self, signature: Signature) -> Option<DevicePtr> {
-        if let (Some((layout, offset)), Kind::Block(block)) = (&self.view, &self.storage.0)
+        if let (Some(layout), Kind::Block(block)) = (&self.layout, &self.storage.0)
             && block.adopted().is_none()
         {
-            return if layout.signature() == signature { block.base.checked_add(*offset) } else { None };
+            return if layout.signature() == signature { block.base.checked_add(self.offset) } else { None };
         }
         if self.signature() == signature { self.locate_slot() } else { None }
     }
@@ -233,6 +232,17 @@ impl Tensor {
         hold.slot() == slot && slab.is_of_last_run(hold)
     }
 
+    /// Whether the tensor is what the slab's last run left in a slot, as it was handed back and without a closer look at what
+    /// became of it. False says nothing of a view of it; [`is_value_of`](Self::is_value_of) does.
+    #[must_use]
+    #[inline]
+    pub fn is_output_of(&self, slab: &Slab, slot: SlotIndex) -> bool {
+        match (&self.layout, &self.storage.0) {
+            (None, Kind::Slot(hold)) => hold.slot() == slot && slab.is_surely_of_last_run(hold),
+            _ => false,
+        }
+    }
+
     /// Whether the two lie in the same memory, at whatever places.
     ///
     /// # Errors
@@ -244,7 +254,7 @@ impl Tensor {
     /// The slot whose recorded output this is, if it was handed back by a node and no view was taken of it.
     #[must_use]
     pub fn output(&self) -> Option<SlotIndex> {
-        match (&self.view, &self.storage.0) {
+        match (&self.layout, &self.storage.0) {
             (None, Kind::Slot(hold)) => Some(hold.slot()),
             _ => None,
         }
@@ -294,6 +304,23 @@ mod tests {
         }
         let view = tensor.slice(0, 2..3, 1).unwrap();
         assert!(view.is_fixed_at(view.signature(), DevicePtr::new(0x128)));
+    }
+
+    #[test]
+    fn an_output_is_told_from_its_views_and_from_those_of_other_runs_and_slabs() {
+        let planned = |at| PlannedOutput::fresh(DevicePtr::new(at), 64, layout());
+        let slab = |at| Slab::new(&Ledger::new(), "F", 0, vec![planned(at), planned(at + 64)]).unwrap();
+        let (mut slab, mut other) = (slab(0x100), slab(0x200));
+        let run = |slab: &mut Slab| {
+            slab.hand_back(Step::new(1), |_, _| None).unwrap().outputs.take(SlotIndex::new(0)).unwrap()
+        };
+        let (output, foreign) = (run(&mut slab), run(&mut other));
+        let is_it = |tensor: &Tensor, slab: &Slab, slot| tensor.is_output_of(slab, SlotIndex::new(slot));
+        assert!(is_it(&output, &slab, 0) && is_it(&output.clone(), &slab, 0));
+        assert!(!is_it(&output, &slab, 1) && !is_it(&output, &other, 0) && !is_it(&foreign, &slab, 0));
+        assert!(!is_it(&output.slice(0, 0..4, 1).unwrap(), &slab, 0));
+        let newer = run(&mut slab);
+        assert!(!is_it(&output, &slab, 0) && is_it(&newer, &slab, 0));
     }
 
     #[test]
