@@ -230,3 +230,71 @@ impl fmt::Debug for Outputs {
         write!(f, "Outputs({} of {} in {})", self.len(), self.sheet.table.producer, self.epoch)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Layout, Ledger, PlannedOutput, Readers, Slab, Step};
+    use graphgrove_device::DevicePtr;
+
+    fn slot(number: u32) -> SlotIndex {
+        SlotIndex::new(number)
+    }
+
+    /// A slab of 150 outputs, of which the second 64 hold one that only the backward reads, an alias, and a value.
+    fn slab() -> Slab {
+        let layout = || Layout::of::<f32>(&[8]).unwrap();
+        let planned = (0..150).map(|number| match number {
+            70 => PlannedOutput::alias(OutputClass::Sibling(slot(69)), layout(), 0),
+            71 => PlannedOutput::not_tensor(),
+            _ => {
+                let fresh = PlannedOutput::fresh(DevicePtr::new(0x1000 + 512 * number), 512, layout());
+                fresh.read_by(if number == 72 { Readers::Backward } else { Readers::Caller })
+            }
+        });
+        Slab::new(&Ledger::new(), "F", 0, planned.collect()).unwrap()
+    }
+
+    fn outputs(slab: &mut Slab) -> Outputs {
+        slab.hand_back(Step::new(1), |_, _| None).unwrap().outputs
+    }
+
+    #[test]
+    fn a_list_gets_what_taking_one_after_the_other_gives() {
+        let (mut slab, mut same) = (slab(), slab());
+        for taken in [vec![], vec![3], vec![64, 130], vec![70], vec![69, 149]] {
+            let (mut outputs, mut others) = (outputs(&mut slab), outputs(&mut same));
+            for &output in &taken {
+                drop((outputs.take(slot(output)), others.take(slot(output))));
+            }
+            let mut list = vec![None];
+            outputs.take_into(&mut list);
+            let expected: Vec<_> = others.take_all().collect();
+            assert_eq!(list.len(), 151);
+            for (output, (got, expected)) in list[1..].iter().zip(&expected).enumerate() {
+                let seen = |tensor: &Option<Tensor>| {
+                    tensor.as_ref().map(|tensor| (tensor.address().unwrap(), tensor.signature()))
+                };
+                assert_eq!(seen(got), seen(expected), "output {output} with {taken:?} taken before");
+            }
+            let live = |slab: &Slab| slab.live().collect::<Vec<_>>();
+            drop((outputs, others));
+            assert_eq!(live(&slab), live(&same));
+            drop((list, expected));
+            assert_eq!((live(&slab), live(&same)), (vec![], vec![]));
+        }
+    }
+
+    #[test]
+    fn an_output_is_taken_into_one_list_only() {
+        let mut slab = slab();
+        let mut outputs = outputs(&mut slab);
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        outputs.take_into(&mut first);
+        outputs.take_into(&mut second);
+        assert_eq!(first.iter().flatten().count(), 148);
+        assert_eq!((second.len(), second.iter().flatten().count()), (150, 0));
+        first.truncate(1);
+        assert_eq!(slab.live().collect::<Vec<_>>(), [slot(0)]);
+    }
+}
