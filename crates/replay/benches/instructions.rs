@@ -31,30 +31,30 @@ fn kept(shape: Shape) -> (&'static mut Case, Kept) {
 }
 
 #[library_benchmark]
-#[bench::outputs_1(args = [kept(PLAIN)], config = at_most(9999))]
-#[bench::outputs_320(args = [kept(Shape { outputs: 320, ..PLAIN })], config = at_most(9999))]
-#[bench::staged_1(args = [kept(Shape { staged: 1, ..PLAIN })], config = at_most(9999))]
-#[bench::staged_8(args = [kept(Shape { staged: 8, ..PLAIN })], config = at_most(9999))]
-#[bench::staged_32(args = [kept(Shape { staged: 32, ..PLAIN })], config = at_most(9999))]
-#[bench::staged_128(args = [kept(Shape { staged: 128, ..PLAIN })], config = at_most(9999))]
-#[bench::staged_32_changed(args = [kept(Shape { staged: 32, moving: true, ..PLAIN })], config = at_most(99999))]
-#[bench::managed_1(args = [kept(Shape { depth: 1, managed: 1, ..PLAIN })], config = at_most(9999))]
-#[bench::managed_4(args = [kept(Shape { depth: 1, managed: 4, ..PLAIN })], config = at_most(9999))]
-#[bench::managed_1_dies(args = [kept(Shape { depth: 1, managed: 1, dying: true, ..PLAIN })], config = at_most(9999))]
-#[bench::params_0(args = [kept(Shape { params: 0, ..PLAIN })], config = at_most(9999))]
-#[bench::params_10000(args = [kept(Shape { params: 10_000, ..PLAIN })], config = at_most(9999))]
-#[bench::depth_1(args = [kept(Shape { depth: 1, ..PLAIN })], config = at_most(9999))]
-#[bench::depth_100(args = [kept(Shape { depth: 100, ..PLAIN })], config = at_most(9999))]
-#[bench::siblings_1(args = [kept(Shape { depth: 1, siblings: 1, ..PLAIN })], config = at_most(9999))]
-#[bench::siblings_1000(args = [kept(Shape { depth: 1, siblings: 1000, ..PLAIN })], config = at_most(9999))]
-#[bench::dead_1024(args = [kept(Shape { depth: 1, dead: 1024, ..PLAIN })], config = at_most(9999))]
+#[bench::outputs_1(args = [kept(PLAIN)], config = at_most(451))]
+#[bench::outputs_320(args = [kept(Shape { outputs: 320, ..PLAIN })], config = at_most(477))]
+#[bench::staged_1(args = [kept(Shape { staged: 1, ..PLAIN })], config = at_most(469))]
+#[bench::staged_8(args = [kept(Shape { staged: 8, ..PLAIN })], config = at_most(563))]
+#[bench::staged_32(args = [kept(Shape { staged: 32, ..PLAIN })], config = at_most(884))]
+#[bench::staged_128(args = [kept(Shape { staged: 128, ..PLAIN })], config = at_most(2170))]
+#[bench::staged_32_changed(args = [kept(Shape { staged: 32, moving: true, ..PLAIN })], config = at_most(15_198))]
+#[bench::managed_1(args = [kept(Shape { depth: 1, managed: 1, ..PLAIN })], config = at_most(568))]
+#[bench::managed_4(args = [kept(Shape { depth: 1, managed: 4, ..PLAIN })], config = at_most(716))]
+#[bench::managed_1_dies(args = [kept(Shape { depth: 1, managed: 1, dying: true, ..PLAIN })], config = at_most(897))]
+#[bench::params_0(args = [kept(Shape { params: 0, ..PLAIN })], config = at_most(451))]
+#[bench::params_10000(args = [kept(Shape { params: 10_000, ..PLAIN })], config = at_most(451))]
+#[bench::depth_1(args = [kept(Shape { depth: 1, ..PLAIN })], config = at_most(462))]
+#[bench::depth_100(args = [kept(Shape { depth: 100, ..PLAIN })], config = at_most(462))]
+#[bench::siblings_1(args = [kept(Shape { depth: 1, siblings: 1, ..PLAIN })], config = at_most(462))]
+#[bench::siblings_1000(args = [kept(Shape { depth: 1, siblings: 1000, ..PLAIN })], config = at_most(462))]
+#[bench::dead_1024(args = [kept(Shape { depth: 1, dead: 1024, ..PLAIN })], config = at_most(993))]
 fn bulk((case, out): (&'static mut Case, Kept)) {
     *out = case.replay();
 }
 
 #[library_benchmark]
-#[bench::outputs_1(args = [Case::new(PLAIN)], config = at_most(9999))]
-#[bench::outputs_320(args = [Case::new(Shape { outputs: 320, ..PLAIN })], config = at_most(9999))]
+#[bench::outputs_1(args = [Case::new(PLAIN)], config = at_most(546))]
+#[bench::outputs_320(args = [Case::new(Shape { outputs: 320, ..PLAIN })], config = at_most(5001))]
 fn bulk_and_drop(case: &'static mut Case) {
     drop(case.replay());
 }
@@ -68,15 +68,15 @@ fn taken(shape: Shape) -> (&'static mut Case, Taken) {
 }
 
 #[library_benchmark]
-#[bench::outputs_1(args = [taken(PLAIN)], config = at_most(9999))]
-#[bench::outputs_320(args = [taken(Shape { outputs: 320, ..PLAIN })], config = at_most(99999))]
+#[bench::outputs_1(args = [taken(PLAIN)], config = at_most(577))]
+#[bench::outputs_320(args = [taken(Shape { outputs: 320, ..PLAIN })], config = at_most(15_743))]
 fn take_each((case, list): (&'static mut Case, Taken)) {
     case.replay_and_take_each(list);
 }
 
 #[library_benchmark]
-#[bench::outputs_1(args = [taken(PLAIN)], config = at_most(9999))]
-#[bench::outputs_320(args = [taken(Shape { outputs: 320, ..PLAIN })], config = at_most(99999))]
+#[bench::outputs_1(args = [taken(PLAIN)], config = at_most(630))]
+#[bench::outputs_320(args = [taken(Shape { outputs: 320, ..PLAIN })], config = at_most(3890))]
 fn take_all((case, list): (&'static mut Case, Taken)) {
     case.replay_and_take_all(list);
 }
@@ -91,7 +91,7 @@ fn reference((case, out): (&'static mut Case, Kept)) {
 }
 
 #[library_benchmark]
-#[bench::null(args = [Bare::new()], config = at_most(9999))]
+#[bench::null(args = [Bare::new()], config = at_most(62))]
 fn bare(bare: &'static mut Bare) -> bool {
     bare.launch()
 }

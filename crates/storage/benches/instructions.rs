@@ -111,7 +111,7 @@ fn must_be_dead((masks, path): (&'static DeadMasks, &'static [Slab])) -> bool {
 }
 
 library_benchmark_group!(name = handing_back, config = at_most(380), benchmarks = hand_back);
-library_benchmark_group!(name = taking, config = at_most(320 * 56), benchmarks = take);
+library_benchmark_group!(name = taking, config = at_most(320 * 57), benchmarks = take);
 library_benchmark_group!(name = dropping, config = at_most(320 * 48), benchmarks = drop_each);
 library_benchmark_group!(name = one_handle, config = at_most(72), benchmarks = [clone_of, address_of]);
 library_benchmark_group!(name = checking, config = at_most(380), benchmarks = must_be_dead);
