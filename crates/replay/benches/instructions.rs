@@ -40,6 +40,7 @@ fn kept(shape: Shape) -> (&'static mut Case, Kept) {
 #[bench::staged_32_changed(args = [kept(Shape { staged: 32, moving: true, ..PLAIN })], config = at_most(15_198))]
 #[bench::managed_1(args = [kept(Shape { depth: 1, managed: 1, ..PLAIN })], config = at_most(568))]
 #[bench::managed_4(args = [kept(Shape { depth: 1, managed: 4, ..PLAIN })], config = at_most(716))]
+#[bench::managed_1_viewed(args = [kept(Shape { depth: 1, managed: 1, viewed: true, ..PLAIN })], config = at_most(647))]
 #[bench::managed_1_dies(args = [kept(Shape { depth: 1, managed: 1, dying: true, ..PLAIN })], config = at_most(897))]
 #[bench::params_0(args = [kept(Shape { params: 0, ..PLAIN })], config = at_most(451))]
 #[bench::params_10000(args = [kept(Shape { params: 10_000, ..PLAIN })], config = at_most(451))]
