@@ -4,7 +4,7 @@ use graphgrove_device::{Device, DevicePtr, HostMemory};
 use graphgrove_storage::{InputIndex, LiveWords, Signature, SlotIndex};
 use slotmap::SlotMap;
 
-use crate::node::{Node, Source};
+use crate::node::{Node, NotStaged, Source};
 use crate::path::PathSlabs;
 use crate::{Call, Expected, Input, Mismatch, NodeKey, ParamSet};
 
@@ -36,7 +36,7 @@ pub(crate) fn check<D: Device>(
     if node.expected.len() != call.inputs.len() {
         return Err(Mismatch::InputCount { recorded: node.expected.len(), called: call.inputs.len() });
     }
-    if !node.staging.checks.is_empty() {
+    if !are_as_written(&node.staging.checks, call.inputs) {
         match staged_fit(&node.staging.checks, call.inputs) {
             Some(moved) => changed |= moved,
             None => return Err(refuse_first(node, call, slots)),
@@ -46,7 +46,7 @@ pub(crate) fn check<D: Device>(
         changed |= node.staging.has_other_hosts(call.inputs);
     }
     for at in &node.not_staged {
-        if !fits(node, call, slots, *at as usize) {
+        if !is_output(at, call, slots) && !fits(node, call, slots, at.input as usize) {
             return Err(refuse_first(node, call, slots));
         }
     }
@@ -77,6 +77,22 @@ pub(crate) struct StagedCheck {
     pub(crate) written: DevicePtr,
 }
 
+/// Whether all staged inputs lie in memory that stays, where the exec reads them: then they fit, and no address has changed.
+#[inline]
+fn are_as_written<D: Device>(checks: &[StagedCheck], inputs: &[Input<'_, D>]) -> bool {
+    let is_as_written = |check: &StagedCheck, input: &Input<'_, D>| match input {
+        Input::Tensor { tensor, .. } => tensor.is_fixed_at(check.signature, check.written),
+        Input::Host(_) | Input::Value(_) => false,
+    };
+    // As many checks as inputs are one for each, in their order, and need not be looked up.
+    if checks.len() == inputs.len() {
+        return checks.iter().zip(inputs).all(|(check, input)| is_as_written(check, input));
+    }
+    checks
+        .iter()
+        .all(|check| inputs.get(check.input as usize).is_some_and(|input| is_as_written(check, input)))
+}
+
 /// Whether all staged inputs fit, and then whether any address is another than the exec has.
 ///
 /// It is a function of its own so that the compiler keeps all that the loop needs in registers.
@@ -90,8 +106,18 @@ fn staged_fit<D: Device>(checks: &[StagedCheck], inputs: &[Input<'_, D>]) -> Opt
     Some(changed)
 }
 
-/// Whether an input fits that is not staged.
+/// Whether an input is the output of the path that it was when it was recorded, as it was handed back.
 #[inline]
+fn is_output<D: Device>(at: &NotStaged, call: &Call<'_, D>, slots: &PathSlabs<'_, D>) -> bool {
+    match (at.output, call.inputs.get(at.input as usize)) {
+        (Some((place, slot)), Some(Input::Tensor { tensor, .. })) => {
+            slots.slab(place).is_some_and(|slab| tensor.is_output_of(slab, slot))
+        }
+        _ => false,
+    }
+}
+
+/// Whether an input fits that is not staged.
 fn fits<D: Device>(node: &Node<D>, call: &Call<'_, D>, slots: &PathSlabs<'_, D>, at: usize) -> bool {
     match (node.expected.get(at), call.inputs.get(at)) {
         (
