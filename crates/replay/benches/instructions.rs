@@ -37,7 +37,7 @@ fn kept(shape: Shape) -> (&'static mut Case, Kept) {
 #[bench::staged_8(args = [kept(Shape { staged: 8, ..PLAIN })], config = at_most(563))]
 #[bench::staged_32(args = [kept(Shape { staged: 32, ..PLAIN })], config = at_most(884))]
 #[bench::staged_128(args = [kept(Shape { staged: 128, ..PLAIN })], config = at_most(2170))]
-#[bench::staged_32_changed(args = [kept(Shape { staged: 32, moving: true, ..PLAIN })], config = at_most(15_198))]
+#[bench::staged_32_changed(args = [kept(Shape { staged: 32, moving: true, ..PLAIN })], config = at_most(7_891))]
 #[bench::managed_1(args = [kept(Shape { depth: 1, managed: 1, ..PLAIN })], config = at_most(568))]
 #[bench::managed_4(args = [kept(Shape { depth: 1, managed: 4, ..PLAIN })], config = at_most(716))]
 #[bench::managed_1_viewed(args = [kept(Shape { depth: 1, managed: 1, viewed: true, ..PLAIN })], config = at_most(647))]

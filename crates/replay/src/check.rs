@@ -1,7 +1,7 @@
 //! The compiled check: whether a node may be replayed for a call. It changes nothing.
 
 use graphgrove_device::{Device, DevicePtr, HostMemory};
-use graphgrove_storage::{InputIndex, LiveWords, Signature, SlotIndex};
+use graphgrove_storage::{InputIndex, LiveWords, Signature, SlotIndex, Tensor};
 use slotmap::SlotMap;
 
 use crate::node::{Node, NotStaged, Source};
@@ -282,7 +282,7 @@ fn check_changed<D: Device>(
 ) -> Result<(), Mismatch> {
     let address = |input: u32| {
         let tensor = call.tensor(input as usize);
-        tensor.and_then(|tensor| tensor.address().ok()).unwrap_or(DevicePtr::NULL)
+        tensor.and_then(Tensor::locate).unwrap_or(DevicePtr::NULL)
     };
     if let Some(input) = node.staging.parted_host(call.inputs) {
         return Err(Mismatch::Sharing { input: InputIndex::new(input) });
@@ -294,7 +294,8 @@ fn check_changed<D: Device>(
         let Some(leader) = group.members.first() else { continue };
         let (input, start) = (InputIndex::new(leader.input), address(leader.input));
         let is_as_recorded = |shift: u64, input: u32| start.checked_add(shift) == Some(address(input));
-        if !group.members.iter().all(|member| is_as_recorded(member.shift, member.input)) {
+        // The first is where the others are counted from.
+        if !group.members.iter().skip(1).all(|member| is_as_recorded(member.shift, member.input)) {
             return Err(Mismatch::Sharing { input });
         }
         if let Some((remainder, alignment)) = group.alignment
