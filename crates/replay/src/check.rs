@@ -259,7 +259,8 @@ fn check_changed<D: Device>(
             return Err(Mismatch::Misaligned { input, address: start, alignment });
         }
         let end = start.get().saturating_add(group.span);
-        if mutates {
+        // What lies where it lay is not asked again: it may lie between the elements of what is used in place.
+        if mutates && node.staging.written.get(leader.input as usize) != Some(&start) {
             let before = node.in_place.partition_point(|(at, _)| *at < end);
             let reach = before.checked_sub(1).and_then(|last| node.in_place.get(last));
             if reach.is_some_and(|(_, reach)| *reach > start.get()) {
