@@ -5,7 +5,7 @@ use graphgrove_device::{
 };
 use graphgrove_storage::{Storage, Tensor};
 
-use crate::journal::{Journal, Watched};
+use crate::journal::{Journal, Watched, in_place};
 use crate::stage_plan::{Group, StagePlan, start};
 use crate::staging::{CopyBack, Row, StagedGroup, Staging, Table};
 use crate::{Error, Method, Route};
@@ -83,6 +83,7 @@ impl<'d, D: Device> Recorder<'d, D> {
                 watched.push(Watched { input: group.leader(), start, bytes: group.span });
             }
         }
+        let in_place = in_place(inputs, |input| plan.routes().any(|(staged, _)| staged == input))?;
         let buffers = place(&plan, inputs, buffers, &mut passed)?;
         let capture = CaptureGuard::begin(device, stream, CaptureMode::ThreadLocal)?;
         let mut recorder = Self {
@@ -95,7 +96,7 @@ impl<'d, D: Device> Recorder<'d, D> {
             buffers,
             written,
             tables: Vec::new(),
-            journal: Journal::new(watched),
+            journal: Journal::new(watched, in_place),
         };
         recorder.copy_in()?;
         Ok(recorder)

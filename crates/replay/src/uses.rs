@@ -3,7 +3,7 @@
 use graphgrove_device::{Args, DevicePtr, NodeId};
 use graphgrove_storage::{InputIndex, InputPlan, Tensor};
 
-use crate::journal::{Journal, Watched};
+use crate::journal::{Journal, Watched, in_place};
 use crate::{Error, Unpatchable};
 
 /// Counts the uses of staged inputs while a function runs plainly, as in a warm-up.
@@ -33,7 +33,9 @@ impl Uses {
             let Some(tensor) = inputs.get(first.get() as usize).copied().flatten() else { continue };
             watched.push(Watched { input: first.get(), start: tensor.address()?, bytes: group.bytes });
         }
-        Ok(Self { journal: Journal::new(watched), next: 0 })
+        let in_place =
+            in_place(inputs, |input| plan.groups().iter().any(|group| group.inputs.contains(&input)))?;
+        Ok(Self { journal: Journal::new(watched, in_place), next: 0 })
     }
 
     /// A kernel was launched.
