@@ -27,6 +27,8 @@ pub struct Recorder<'d, D: Device> {
     buffers: Vec<(DevicePtr, Option<Storage>)>,
     written: Vec<DevicePtr>,
     tables: Vec<Table>,
+    /// The copies back, once they are captured.
+    backs: Option<Vec<CopyBack>>,
     journal: Journal,
 }
 
@@ -63,10 +65,48 @@ impl<'d, D: Device> Recorder<'d, D> {
         inputs: &[Option<&Tensor>],
         buffers: Vec<Storage>,
     ) -> Result<Self, Error> {
+        let given = buffers.len();
+        let mut buffers = buffers.into_iter();
+        Self::begin_with(device, stream, method, plan, inputs, |needed| {
+            buffers.next().ok_or(Error::StagingBuffer { group: given, needed, given: 0 })
+        })
+    }
+
+    /// As [`begin`](Self::begin), with memory that is obtained once the capture has begun: `obtain` is asked for each of the
+    /// [buffers](StagePlan::buffers), in order, by its length in bytes.
+    ///
+    /// A pool tells a checking device what it hands out and takes back, in the order of the stream. The graph must hold both, or
+    /// a replay would write to what the device takes for given back. With [`Method::Reference`] the graph does not write to
+    /// the buffers, so there they are obtained before.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin), and that of `obtain`. No capture is open then.
+    pub fn begin_with<E: From<Error>>(
+        device: &'d D,
+        stream: &D::Stream,
+        method: Method,
+        plan: StagePlan,
+        inputs: &[Option<&Tensor>],
+        obtain: impl FnMut(u64) -> Result<Storage, E>,
+    ) -> Result<Self, E> {
+        let mut recorder = Self::open(device, stream, method, plan, inputs)?;
+        recorder.place(inputs, obtain)?;
+        recorder.copy_in()?;
+        Ok(recorder)
+    }
+
+    /// Begins the capture.
+    fn open(
+        device: &'d D,
+        stream: &D::Stream,
+        method: Method,
+        plan: StagePlan,
+        inputs: &[Option<&Tensor>],
+    ) -> Result<Self, Error> {
         if plan.inputs != inputs.len() {
             return Err(Error::InputCount { planned: plan.inputs, given: inputs.len() });
         }
-        let mut passed: Vec<Option<Tensor>> = inputs.iter().map(|tensor| tensor.cloned()).collect();
+        let passed = inputs.iter().map(|tensor| tensor.cloned()).collect();
         let mut written = vec![DevicePtr::NULL; inputs.len()];
         let mut watched = Vec::new();
         for group in &plan.groups {
@@ -84,22 +124,20 @@ impl<'d, D: Device> Recorder<'d, D> {
             }
         }
         let in_place = in_place(inputs, |input| plan.routes().any(|(staged, _)| staged == input))?;
-        let buffers = place(&plan, inputs, buffers, &mut passed)?;
         let capture = CaptureGuard::begin(device, stream, CaptureMode::ThreadLocal)?;
-        let mut recorder = Self {
+        Ok(Self {
             device,
             stream: stream.clone(),
             capture,
             method,
             plan,
             passed,
-            buffers,
+            buffers: Vec::new(),
             written,
             tables: Vec::new(),
+            backs: None,
             journal: Journal::new(watched, in_place),
-        };
-        recorder.copy_in()?;
-        Ok(recorder)
+        })
     }
 
     /// The inputs as the function has to use them: what is copied is where it is copied to. Taking them out and dropping them
@@ -162,13 +200,32 @@ impl<'d, D: Device> Recorder<'d, D> {
         Ok(node)
     }
 
+    /// Captures the copies that bring written inputs back, and lets go of the buffers that were kept for them. What the function
+    /// enqueues after that is not brought back.
+    ///
+    /// [`finish`](Self::finish) does it if it was not done. Whoever has the buffers from a pool does it before, and lets the
+    /// pool take note of them while the capture is open.
+    ///
+    /// # Errors
+    /// [`Error::Device`]
+    pub fn bring_back(&mut self) -> Result<(), Error> {
+        if self.backs.is_none() {
+            self.backs = Some(self.copy_back()?);
+            for (_, kept) in &mut self.buffers {
+                *kept = None;
+            }
+        }
+        Ok(())
+    }
+
     /// Ends the capture behind the copies that bring written inputs back, and makes it ready to launch. Nothing has run yet.
     ///
     /// # Errors
     /// [`Error::Device`] for a capture that failed or a graph that owns memory; [`Error::Unpatchable`] for an input that should
     /// be patched and of which not every use is known. The capture is over then and nothing is left of it.
     pub fn finish(mut self) -> Result<Captured<D>, Error> {
-        let backs = self.copy_back()?;
+        self.bring_back()?;
+        let backs = self.backs.take().unwrap_or_default();
         let graph = self.capture.end()?;
         let audit = self.device.audit(&graph)?;
         audit.refuse_memory_nodes()?;
@@ -184,6 +241,36 @@ impl<'d, D: Device> Recorder<'d, D> {
         let groups = self.plan.groups.iter().map(|group| staged_group(group, alignment, &self.written));
         let staging = Staging::new(self.written.clone(), groups.collect(), self.tables, backs, sites);
         Ok(Captured { exec, staging, method: self.method, routes })
+    }
+
+    /// Moves copied inputs to their buffers, as the function is to see them.
+    fn place<E: From<Error>>(
+        &mut self,
+        inputs: &[Option<&Tensor>],
+        mut obtain: impl FnMut(u64) -> Result<Storage, E>,
+    ) -> Result<(), E> {
+        for (number, group) in self.plan.copied().enumerate() {
+            let needed = group.buffer_bytes();
+            let buffer = obtain(needed)?;
+            let given = buffer.bytes().map_err(Error::from)?;
+            if given < needed {
+                return Err(Error::StagingBuffer { group: number, needed, given }.into());
+            }
+            for member in &group.members {
+                let at = member.input as usize;
+                if let (Some(slot), Some(tensor)) =
+                    (self.passed.get_mut(at), inputs.get(at).copied().flatten())
+                {
+                    let layout = tensor.layout().clone();
+                    let moved = Tensor::new(buffer.clone(), layout, group.lead + member.shift);
+                    *slot = Some(moved.map_err(Error::from)?);
+                }
+            }
+            let base = buffer.base().map_err(Error::from)?;
+            // What is copied back at the end has to be there until then, even if the function drops it.
+            self.buffers.push((base, (!group.back.is_empty()).then_some(buffer)));
+        }
+        Ok(())
     }
 
     /// Captures the gather nodes, or lists the copies that each call makes by itself.
@@ -230,37 +317,6 @@ impl<'d, D: Device> Recorder<'d, D> {
         }
         Ok(backs)
     }
-}
-
-/// Moves copied inputs to their buffers, as the function is to see them.
-fn place(
-    plan: &StagePlan,
-    inputs: &[Option<&Tensor>],
-    buffers: Vec<Storage>,
-    passed: &mut [Option<Tensor>],
-) -> Result<Vec<(DevicePtr, Option<Storage>)>, Error> {
-    let mut placed = Vec::new();
-    let mut buffers = buffers.into_iter();
-    for (number, group) in plan.copied().enumerate() {
-        let needed = group.buffer_bytes();
-        let Some(buffer) = buffers.next() else {
-            return Err(Error::StagingBuffer { group: number, needed, given: 0 });
-        };
-        let given = buffer.bytes()?;
-        if given < needed {
-            return Err(Error::StagingBuffer { group: number, needed, given });
-        }
-        for member in &group.members {
-            let at = member.input as usize;
-            if let (Some(slot), Some(tensor)) = (passed.get_mut(at), inputs.get(at).copied().flatten()) {
-                let moved = Tensor::new(buffer.clone(), tensor.layout().clone(), group.lead + member.shift)?;
-                *slot = Some(moved);
-            }
-        }
-        // What is copied back at the end has to be there until then, even if the function drops it.
-        placed.push((buffer.base()?, (!group.back.is_empty()).then_some(buffer)));
-    }
-    Ok(placed)
 }
 
 fn staged_group(group: &Group, alignment: u64, written: &[DevicePtr]) -> StagedGroup {
