@@ -106,7 +106,7 @@ impl<'d, D: Device> Recorder<'d, D> {
         if plan.inputs != inputs.len() {
             return Err(Error::InputCount { planned: plan.inputs, given: inputs.len() });
         }
-        let passed = inputs.iter().map(|tensor| tensor.cloned()).collect();
+        let mut passed: Vec<Option<Tensor>> = inputs.iter().map(|tensor| tensor.cloned()).collect();
         let mut written = vec![DevicePtr::NULL; inputs.len()];
         let mut watched = Vec::new();
         for group in &plan.groups {
@@ -121,6 +121,7 @@ impl<'d, D: Device> Recorder<'d, D> {
             if group.route == Route::Patched {
                 let start = start(group, inputs)?;
                 watched.push(Watched { input: group.leader(), start, bytes: group.span });
+                wrap(group, &mut passed)?;
             }
         }
         let in_place = in_place(inputs, |input| plan.routes().any(|(staged, _)| staged == input))?;
@@ -317,6 +318,29 @@ impl<'d, D: Device> Recorder<'d, D> {
         }
         Ok(backs)
     }
+}
+
+/// Gives patched inputs an identity of their own, so that what the function returns of them is told from what it has of the
+/// same memory by other ways: the former moves with the input, and the latter does not.
+fn wrap(group: &Group, passed: &mut [Option<Tensor>]) -> Result<(), Error> {
+    let mut wrapped: Vec<(Storage, Storage)> = Vec::new();
+    for member in &group.members {
+        let Some(Some(tensor)) = passed.get_mut(member.input as usize) else { continue };
+        let old = tensor.storage().clone();
+        let mut known = None;
+        for (of, wrapper) in &wrapped {
+            if of.is_same(&old)? {
+                known = Some(wrapper.clone());
+            }
+        }
+        let wrapper = match known {
+            Some(wrapper) => wrapper,
+            None => Storage::outside(old.base()?, old.bytes()?, Box::new(old.clone())),
+        };
+        *tensor = Tensor::new(wrapper.clone(), tensor.layout().clone(), tensor.offset_bytes())?;
+        wrapped.push((old, wrapper));
+    }
+    Ok(())
 }
 
 fn staged_group(group: &Group, alignment: u64, written: &[DevicePtr]) -> StagedGroup {
