@@ -255,6 +255,25 @@ fn an_input_in_the_memory_of_a_parameter_is_not_patched() {
 }
 
 #[test]
+fn a_constant_that_is_also_the_patched_input_is_returned_as_what_it_is() {
+    for method in BOTH {
+        let mut shop = Shop::patching(method);
+        let (constant, other) = (shop.tensor(1.0), shop.tensor(2.0));
+        let held = constant.clone();
+        let mut first = record(&mut shop, &[kept(&constant), kept(&constant)], |body| {
+            Ok(vec![Out::Returned(held), Out::Returned(body.input(0)), Out::Returned(body.input(1))])
+        })
+        .unwrap();
+        let node = first.node;
+        drop(first.outputs.take_all().collect::<Vec<_>>());
+        let mut again = shop.replay(node, &[kept(&other), kept(&other)]).unwrap();
+        let [held, one, two] = [0, 1, 2].map(|output| take(&mut again, output));
+        assert!(held.shares_storage(&constant).unwrap(), "{method:?}");
+        assert!(one.shares_storage(&other).unwrap() && two.shares_storage(&other).unwrap());
+    }
+}
+
+#[test]
 fn work_that_does_not_touch_the_input_is_not_patched() {
     let mut shop = Shop::patching(Method::Fast);
     let (a, b, constant) = (shop.tensor(1.0), shop.tensor(2.0), shop.tensor(4.0));
