@@ -67,6 +67,8 @@ pub(crate) enum Change {
     Skip,
     Instead(Op),
     Before(Op),
+    /// Somebody else holds a clone until the round is over.
+    Aside(usize),
 }
 
 #[derive(Clone, Debug)]
@@ -110,7 +112,7 @@ fn arg() -> impl Strategy<Value = Arg> {
 }
 
 fn call() -> impl Strategy<Value = Call> {
-    let at = prop_oneof![8 => Just(At::End), 1 => Just(At::Root), 1 => any::<usize>().prop_map(At::Place)];
+    let at = prop_oneof![16 => Just(At::End), 1 => Just(At::Root), 1 => any::<usize>().prop_map(At::Place)];
     (any::<usize>(), at, [arg(), arg(), arg()], prop::bool::weighted(0.2))
         .prop_map(|(function, at, args, aside)| Call { function, at, args, aside })
 }
@@ -174,10 +176,10 @@ pub(crate) fn programs() -> impl Strategy<Value = Program> {
         3 => Just(Change::Skip),
         1 => op().prop_map(Change::Instead),
         2 => op().prop_map(Change::Before),
-        2 => recent().prop_map(|of| Change::Before(Op::Clone(of))),
+        6 => recent().prop_map(Change::Aside),
         1 => recent().prop_map(|of| Change::Before(Op::Drop(of))),
     ];
-    let changes = prop::collection::vec((any::<usize>(), change), 0..2);
+    let changes = prop::collection::vec((any::<usize>(), change), 0..3);
     let round = (changes, prop::bool::weighted(0.2), prop::bool::weighted(0.3))
         .prop_map(|(changes, hoards, steps)| Round { changes, hoards, steps });
     let snippet = prop_oneof![

@@ -60,6 +60,8 @@ pub(crate) struct Run {
     worlds: [World; WORLDS],
     eager: Eager,
     held: Vec<Held>,
+    /// Handles of somebody else, which no operation picks.
+    aside: Vec<Held>,
     tokens: Vec<Token>,
     params: Vec<View>,
     constant: View,
@@ -81,6 +83,7 @@ impl Run {
             worlds,
             eager,
             held: Vec::new(),
+            aside: Vec::new(),
             tokens: Vec::new(),
             params,
             constant,
@@ -106,6 +109,11 @@ impl Run {
                         Change::Skip => usual = None,
                         Change::Instead(other) => usual = Some(other),
                         Change::Before(other) => self.op(program, other),
+                        Change::Aside(of) => {
+                            if let Some(Held { tensors, view }) = pick(&self.held, *of) {
+                                self.aside.push(Held { tensors: tensors.clone(), view: *view });
+                            }
+                        }
                     }
                 }
                 if let Some(op) = usual {
@@ -116,7 +124,8 @@ impl Run {
                 self.op(program, &Op::NewStep);
             }
             // The next round begins with the handles that this one began with, as far as they are left.
-            for held in self.held.split_off(base.min(6).min(self.held.len())) {
+            let aside = std::mem::take(&mut self.aside);
+            for held in self.held.split_off(base.min(6).min(self.held.len())).into_iter().chain(aside) {
                 self.drop(held);
             }
             self.tokens.clear();
@@ -371,7 +380,7 @@ impl Run {
             let findings = world.device.findings();
             assert!(findings.is_empty(), "{:?}: {}", world.way, findings[0]);
         }
-        for held in &self.held {
+        for held in self.held.iter().chain(&self.aside) {
             let expected = self.eager.values(held.view);
             for (world, tensor) in self.worlds.iter().zip(&held.tensors) {
                 assert_eq!(world.values(tensor), expected, "{tensor:?} where it is {:?}", world.way);
