@@ -12,6 +12,7 @@ use crate::event::OwnedEvent;
 use crate::fields::{read_field, zeroed};
 use crate::gather::GatherNode;
 use crate::graph::{Graph, GraphInner};
+use crate::patched_uploads::PatchedUploads;
 use crate::raw::Raw;
 use crate::recording::Recording;
 use crate::retire::{Kept, Retired, keep_for_good};
@@ -31,6 +32,8 @@ pub struct Exec {
     pub(crate) current: Arc<GraphInner>,
     /// The gather nodes with the sources that they have now.
     pub(crate) gathers: SmallVec<[(NodeId, GatherNode); 1]>,
+    /// The host buffers that upload nodes were given by patches.
+    pub(crate) uploads: PatchedUploads,
     /// What launches from before an update may still use, where no event can say for how long.
     before: Vec<Arc<Vec<Kept>>>,
     /// The stream of the last launch, and the other ones that it was launched on.
@@ -53,6 +56,7 @@ impl Exec {
             origin: Arc::clone(&graph.0),
             current: Arc::clone(&graph.0),
             gathers: gathers(&graph.0),
+            uploads: PatchedUploads::default(),
             before: Vec::new(),
             last: None,
             others: Vec::new(),
@@ -112,6 +116,7 @@ impl Exec {
         self.shared.check(call, code, Subject::Nothing)?;
         let old = std::mem::replace(&mut self.current, Arc::clone(&graph.0));
         self.gathers = gathers(&graph.0);
+        self.uploads.clear();
         if !old.kept.is_empty() {
             let kept = Arc::clone(&old.kept);
             match events_behind(&self.shared, self.last.iter().chain(&self.others)) {
@@ -130,6 +135,7 @@ impl Drop for Exec {
         let mut kept = std::mem::take(&mut self.before);
         kept.push(Arc::clone(&self.origin.kept));
         kept.push(Arc::clone(&self.current.kept));
+        kept.push(Arc::new(self.uploads.pages()));
         kept.retain(|set| !set.is_empty());
         let streams: Vec<_> = self.last.take().into_iter().chain(self.others.drain(..)).collect();
         self.shared.destroy(move |shared| {

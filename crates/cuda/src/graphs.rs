@@ -4,7 +4,8 @@ use std::mem::MaybeUninit;
 
 use cudarc::driver::sys::{self, CUresult};
 use graphgrove_device::{
-    Args, Call, DeviceError, DevicePtr, Graphs, LaunchDims, NodeId, NodeKind, Problem, Result,
+    Args, Call, DeviceError, DevicePtr, Graphs, HostMemory as _, LaunchDims, NodeId, NodeKind, Problem,
+    Result,
 };
 
 use crate::capture_table::Node;
@@ -12,7 +13,9 @@ use crate::device::CudaDevice;
 use crate::exec::Exec;
 use crate::fields::{write_field, zeroed};
 use crate::graph::{Graph, function_of, kernel_parameters};
+use crate::host_buffer::HostBuffer;
 use crate::kernel::argument_pointers;
+use crate::memory::{unknown_range, unknown_target};
 use crate::recording::Recording;
 use crate::status::Subject;
 use crate::stream::Stream;
@@ -86,7 +89,9 @@ impl Graphs for CudaDevice {
         exec.note_stream(stream);
         // SAFETY: exec and stream are live, and `&mut` keeps other threads from the exec.
         let code = unsafe { sys::cuGraphLaunch(exec.handle.0, stream.handle()) };
-        self.launched(call, exec, code)
+        self.launched(call, exec, code)?;
+        exec.uploads.launched(stream);
+        Ok(())
     }
 
     fn patch_kernel(&self, exec: &mut Exec, node: NodeId, args: &Args) -> Result<()> {
@@ -157,16 +162,39 @@ impl Graphs for CudaDevice {
         if to.is_null() || from.is_null() {
             return Err(DeviceError::invalid(call, Problem::NullAddress));
         }
-        let parameters = copy_node(to, from, bytes as usize);
-        let mut context = std::ptr::null_mut();
-        // SAFETY: the output outlives the call.
-        let code = unsafe { sys::cuCtxGetCurrent(&raw mut context) };
-        self.shared.check(call, code, Subject::Nothing)?;
-        // SAFETY: the exec is live and used by this thread alone, and the node is one of the graph that it was made from.
-        let code = exec.origin.with_handle(|_| unsafe {
-            sys::cuGraphExecMemcpyNodeSetParams(exec.handle.0, place.handle.0, parameters.as_ptr(), context)
-        });
-        self.shared.check(call, code, crate::memory::unknown_range(to, from, bytes, code))
+        let source = Source::Device(from);
+        let code = set_copy(exec, place, &copy_node(to, source, bytes as usize));
+        self.shared.check(call, code, unknown_range(to, from, bytes, code))
+    }
+
+    fn patch_upload(
+        &self,
+        exec: &mut Exec,
+        node: NodeId,
+        to: DevicePtr,
+        from: &HostBuffer,
+        offset: usize,
+    ) -> Result<()> {
+        let call = Call::PatchUpload;
+        self.shared.own(call, exec.shared.id)?;
+        self.shared.own(call, from.device())?;
+        self.shared.enter()?;
+        let place = exec.origin.node(call, node)?;
+        let Recording::Upload { bytes } = exec.current.node(call, node)?.recording else {
+            return Err(DeviceError::invalid(call, Problem::NoSuchNode { node }));
+        };
+        if to.is_null() {
+            return Err(DeviceError::invalid(call, Problem::NullAddress));
+        }
+        from.check_range(call, offset, bytes)?;
+        let Some(pages) = from.pages() else {
+            return Err(DeviceError::invalid(call, Problem::UnknownHandle));
+        };
+        let source = Source::Host(pages.at(offset));
+        let code = set_copy(exec, place, &copy_node(to, source, bytes));
+        self.shared.check(call, code, unknown_target(to, bytes as u64, code))?;
+        exec.uploads.replace(node, from);
+        Ok(())
     }
 
     /// Always `None`: the driver does not say, and free memory moves in steps of 2 MiB that several execs share.
@@ -201,17 +229,51 @@ fn kernel_node(function: sys::CUfunction, dims: LaunchDims) -> sys::CUDA_KERNEL_
     }
 }
 
-/// A copy of one row of bytes within the device.
-fn copy_node(to: DevicePtr, from: DevicePtr, bytes: usize) -> MaybeUninit<sys::CUDA_MEMCPY3D> {
+/// Gives a copy node other parameters. The context has to be bound, and the parameters to be of [`copy_node`].
+fn set_copy(exec: &Exec, place: &Node, parameters: &MaybeUninit<sys::CUDA_MEMCPY3D>) -> CUresult {
+    let mut context = std::ptr::null_mut();
+    // SAFETY: the output outlives the call.
+    let code = unsafe { sys::cuCtxGetCurrent(&raw mut context) };
+    if code != CUresult::CUDA_SUCCESS {
+        return code;
+    }
+    // SAFETY: the exec is live and used by this thread alone, the node is one of the graph that it was made from, and the
+    // driver reads the parameters before it returns. The caller has the exec keep host memory that they name.
+    exec.origin.with_handle(|_| unsafe {
+        sys::cuGraphExecMemcpyNodeSetParams(exec.handle.0, place.handle.0, parameters.as_ptr(), context)
+    })
+}
+
+/// Where a copy node reads.
+enum Source {
+    Device(DevicePtr),
+    /// Pinned host memory.
+    Host(*const u8),
+}
+
+/// A copy of one row of bytes to the device.
+fn copy_node(to: DevicePtr, from: Source, bytes: usize) -> MaybeUninit<sys::CUDA_MEMCPY3D> {
     let mut copy = zeroed::<sys::CUDA_MEMCPY3D>();
     macro_rules! set {
         ($($field:ident = $value:expr;)*) => {$(
             write_field!(copy, sys::CUDA_MEMCPY3D, $field = $value);
         )*};
     }
+    match from {
+        Source::Device(from) => {
+            set! {
+                srcMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
+                srcDevice = from.get();
+            };
+        }
+        Source::Host(from) => {
+            set! {
+                srcMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_HOST;
+                srcHost = from.cast::<std::ffi::c_void>();
+            };
+        }
+    }
     set! {
-        srcMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
-        srcDevice = from.get();
         dstMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
         dstDevice = to.get();
         WidthInBytes = bytes;
@@ -219,4 +281,35 @@ fn copy_node(to: DevicePtr, from: DevicePtr, bytes: usize) -> MaybeUninit<sys::C
         Depth = 1_usize;
     }
     copy
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fields::read_field;
+
+    #[test]
+    fn the_parameters_of_a_copy_name_one_row_and_the_kind_of_memory_that_it_comes_from() {
+        let bytes = [0_u8; 24];
+        let sources = [Source::Host(&raw const bytes[8]), Source::Device(DevicePtr::new(4096))];
+        let seen = sources.map(|source| {
+            let mut copy = copy_node(DevicePtr::new(512), source, 16);
+            let row = [
+                read_field!(copy, sys::CUDA_MEMCPY3D, dstDevice as u64),
+                read_field!(copy, sys::CUDA_MEMCPY3D, dstMemoryType as u32).into(),
+                read_field!(copy, sys::CUDA_MEMCPY3D, WidthInBytes as u64),
+                read_field!(copy, sys::CUDA_MEMCPY3D, Height as u64),
+                read_field!(copy, sys::CUDA_MEMCPY3D, Depth as u64),
+            ];
+            assert_eq!(row, [512, sys::CUmemorytype::CU_MEMORYTYPE_DEVICE as u64, 16, 1, 1]);
+            (
+                read_field!(copy, sys::CUDA_MEMCPY3D, srcMemoryType as u32),
+                read_field!(copy, sys::CUDA_MEMCPY3D, srcHost as *const u8),
+                read_field!(copy, sys::CUDA_MEMCPY3D, srcDevice as u64),
+            )
+        });
+        let [host, device] = seen;
+        assert_eq!(host, (sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32, &raw const bytes[8], 0));
+        assert_eq!(device, (sys::CUmemorytype::CU_MEMORYTYPE_DEVICE as u32, std::ptr::null(), 4096));
+    }
 }

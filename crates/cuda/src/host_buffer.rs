@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use cudarc::driver::sys::{self, CUresult};
+use cudarc::driver::sys::{self, CUresult, CUstreamCaptureStatus};
 use graphgrove_device::{
     Call, DeviceError, DeviceId, HostMemory, Problem, Result, StreamHandle as _, StreamId,
 };
@@ -45,7 +45,8 @@ struct Inner {
     shared: Arc<Shared>,
     pages: Option<Arc<HostPages>>,
     bytes: usize,
-    /// The last copy on each stream that used the pages outside of a capture.
+    /// On each stream, the last work that used the pages: copies outside of a capture, and launches of execs that have let
+    /// go of them since.
     uses: Mutex<Vec<(StreamId, OwnedEvent)>>,
 }
 
@@ -90,14 +91,32 @@ impl HostBuffer {
 
     /// Notes that a copy which has just been enqueued on the stream uses the pages.
     pub(crate) fn mark_use(&self, call: Call, stream: &Stream) -> Result<()> {
-        self.try_mark_use(stream).map_err(|code| {
+        self.record_use(stream).map_err(|code| {
             // Nothing can say when the copy is over, so the pages stay for good.
             keep_for_good(self.0.pages.clone());
             self.0.shared.error(call, code, Subject::Nothing)
         })
     }
 
-    fn try_mark_use(&self, stream: &Stream) -> Result<(), CUresult> {
+    /// Notes that work which has been enqueued on the stream may use the pages, and says whether that could be noted: on a
+    /// capturing stream the event would be captured.
+    pub(crate) fn try_mark_use(&self, stream: &Stream) -> bool {
+        let info = self.0.shared.symbols.capture_info(stream.handle());
+        info.is_ok_and(|info| info.status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+            && self.record_use(stream).is_ok()
+    }
+
+    /// Drops this handle without giving pages back, which may wait for the device: if it was the last one, that is left to
+    /// a call that may take its time.
+    pub(crate) fn drop_later(self) {
+        if let Some(mut inner) = Arc::into_inner(self.0)
+            && let Some(retired) = inner.retire()
+        {
+            lock(&inner.shared.retired).push(retired);
+        }
+    }
+
+    fn record_use(&self, stream: &Stream) -> Result<(), CUresult> {
         let mut uses = lock(&self.0.uses);
         let code = match uses.iter().find(|(id, _)| *id == stream.id()) {
             Some((_, event)) => event.record(stream.handle()),
@@ -127,6 +146,10 @@ impl HostMemory for HostBuffer {
 
     fn bytes(&self) -> usize {
         self.0.bytes
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     fn write(&self, offset: usize, data: &[u8]) -> Result<()> {
@@ -167,11 +190,18 @@ impl fmt::Debug for HostPages {
     }
 }
 
+impl Inner {
+    /// The pages with the events behind which they may go, unless they have been taken before.
+    fn retire(&mut self) -> Option<Retired> {
+        let pages = self.pages.take()?;
+        let events = std::mem::take(&mut *lock(&self.uses)).into_iter().map(|(_, event)| event).collect();
+        Some(Retired::new(Arc::new(vec![pages]), events))
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
-        let Some(pages) = self.pages.take() else { return };
-        let events = std::mem::take(&mut *lock(&self.uses)).into_iter().map(|(_, event)| event).collect();
-        let retired = Retired::new(Arc::new(vec![pages]), events);
+        let Some(retired) = self.retire() else { return };
         self.shared.destroy(move |shared| {
             lock(&shared.retired).push(retired);
             crate::retire::sweep(&shared.retired, false);

@@ -59,6 +59,7 @@ mod kernel;
 mod known_streams;
 mod limits;
 mod memory;
+mod patched_uploads;
 mod ptx;
 mod raw;
 mod recording;

@@ -148,6 +148,15 @@ impl Memory for CudaDevice {
     }
 }
 
+/// The range of device memory that a copy from the host was to go to, if the driver has refused the copy because it does
+/// not know the range. The context has to be bound.
+pub(crate) fn unknown_target(to: DevicePtr, bytes: u64, code: CUresult) -> Subject {
+    if code == CUresult::CUDA_ERROR_INVALID_VALUE && !is_allocated(to, bytes) {
+        return Subject::Range { address: to, bytes };
+    }
+    Subject::Nothing
+}
+
 /// Which of two ranges the driver does not know, after it has refused a copy. The context has to be bound.
 pub(crate) fn unknown_range(to: DevicePtr, from: DevicePtr, bytes: u64, code: CUresult) -> Subject {
     if code != CUresult::CUDA_ERROR_INVALID_VALUE {

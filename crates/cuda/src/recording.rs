@@ -15,7 +15,7 @@ pub(crate) enum Recording {
     /// A copy within the device.
     Copy { bytes: u64 },
     /// A copy from the host.
-    Upload,
+    Upload { bytes: usize },
     /// A copy to the host.
     Download,
     /// A fill.
@@ -35,7 +35,7 @@ impl Recording {
     pub(crate) fn kind(&self) -> NodeKind {
         match self {
             Self::Kernel { .. } | Self::Gather(_) => NodeKind::Kernel,
-            Self::Copy { .. } | Self::Upload | Self::Download => NodeKind::Copy,
+            Self::Copy { .. } | Self::Upload { .. } | Self::Download => NodeKind::Copy,
             Self::Fill => NodeKind::Fill,
             Self::Host => NodeKind::Host,
             Self::Allocate { .. } => NodeKind::Allocate,
@@ -50,7 +50,7 @@ impl Recording {
             Self::Kernel { kernel, .. } => kernel.name().to_owned(),
             Self::Gather(_) => Call::Gather.name().to_owned(),
             Self::Copy { .. } => Call::Copy.name().to_owned(),
-            Self::Upload => Call::Upload.name().to_owned(),
+            Self::Upload { .. } => Call::Upload.name().to_owned(),
             Self::Download => Call::Download.name().to_owned(),
             Self::Fill => Call::Fill.name().to_owned(),
             Self::Host => Call::HostCall.name().to_owned(),
@@ -66,7 +66,7 @@ impl Recording {
     pub(crate) fn exchangeable(&self, other: &Self) -> bool {
         let direction = |recording: &Self| match recording {
             Self::Copy { .. } => Some(0),
-            Self::Upload => Some(1),
+            Self::Upload { .. } => Some(1),
             Self::Download => Some(2),
             _ => None,
         };
@@ -117,8 +117,9 @@ mod tests {
 
     #[test]
     fn copies_in_different_directions_cannot_take_each_other_over() {
-        assert!(!Recording::Upload.exchangeable(&Recording::Download));
-        assert!(!Recording::Copy { bytes: 1 }.exchangeable(&Recording::Upload));
+        assert!(!Recording::Upload { bytes: 1 }.exchangeable(&Recording::Download));
+        assert!(!Recording::Copy { bytes: 1 }.exchangeable(&Recording::Upload { bytes: 1 }));
+        assert!(Recording::Upload { bytes: 1 }.exchangeable(&Recording::Upload { bytes: 2 }));
         assert!(Recording::Copy { bytes: 1 }.exchangeable(&Recording::Copy { bytes: 2 }));
         assert!(Recording::Fill.exchangeable(&Recording::Fill));
     }

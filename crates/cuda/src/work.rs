@@ -250,7 +250,8 @@ impl Work for CudaDevice {
         offset: usize,
         bytes: usize,
     ) -> Result<Option<NodeId>> {
-        self.host_copy(Call::Upload, stream, from, (offset, to, bytes), Recording::Upload, |at| {
+        let recording = Recording::Upload { bytes };
+        self.host_copy(Call::Upload, stream, from, (offset, to, bytes), recording, |at| {
             // SAFETY: the host range is inside of pages that live until the copy has run, and the driver refuses a device
             // address that it does not know.
             unsafe { sys::cuMemcpyHtoDAsync_v2(to.get(), at.cast(), bytes, stream.handle()) }

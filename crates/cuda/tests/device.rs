@@ -64,6 +64,7 @@ const ON_GPU: &[OnGpu] = tests![
     lifetimes::a_host_function_lives_as_long_as_its_graph,
     lifetimes::an_update_keeps_what_running_launches_use,
     lifetimes::dropping_a_host_buffer_does_not_wait_for_its_copy,
+    lifetimes::patching_and_dropping_a_host_buffer_does_not_wait_for_launches,
     lifetimes::a_drop_does_not_reach_the_driver_while_a_capture_is_open,
     lifetimes::a_fill_of_unknown_memory_is_refused_and_leaves_the_capture_valid,
     lifetimes::a_capture_goes_with_its_stream,

@@ -125,6 +125,8 @@ calls! {
     PatchGather => "patch gather node",
     /// [`Graphs::patch_copy`](crate::Graphs::patch_copy)
     PatchCopy => "patch copy node",
+    /// [`Graphs::patch_upload`](crate::Graphs::patch_upload)
+    PatchUpload => "patch upload node",
 }
 
 impl Call {

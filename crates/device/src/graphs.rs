@@ -67,6 +67,31 @@ pub trait Graphs: Capture {
     /// before then.
     fn patch_copy(&self, exec: &mut Self::Exec, node: NodeId, to: DevicePtr, from: DevicePtr) -> Result<()>;
 
+    /// Replaces source and destination of an [upload](crate::Work::upload) node, for later launches: they copy from `from`,
+    /// `offset` bytes from its start. The length stays, and the buffer is read when a launch runs. Nothing is waited for.
+    ///
+    /// The exec keeps the buffer alive until another patch or an update replaces it, or until the exec goes. Launches that were
+    /// enqueued before read the buffer that is replaced, and keep it alive until they are done, whatever its owner does.
+    /// However many buffers take turns, the exec itself holds two a node at most, beside the one that was recorded, which
+    /// lives as long as the graph.
+    ///
+    /// (CUDA Driver API, cuGraphExecMemcpyNodeSetParams.)
+    ///
+    /// # Errors
+    /// [`Problem::NoSuchNode`](crate::Problem::NoSuchNode), also for a node that is no upload;
+    /// [`Problem::OutOfRange`](crate::Problem::OutOfRange) for a range past the end of the buffer;
+    /// [`Problem::NullAddress`](crate::Problem::NullAddress);
+    /// [`DeviceError::ForeignHandle`](crate::DeviceError::ForeignHandle) for a buffer of another device. The exec is as before
+    /// then.
+    fn patch_upload(
+        &self,
+        exec: &mut Self::Exec,
+        node: NodeId,
+        to: DevicePtr,
+        from: &Self::HostBuffer,
+        offset: usize,
+    ) -> Result<()>;
+
     /// The bytes of device memory that the driver holds for the exec, as far as it can be told: `None` without
     /// [`EXEC_BYTES`](crate::Capabilities::EXEC_BYTES).
     fn exec_bytes(&self, exec: &Self::Exec) -> Option<u64>;

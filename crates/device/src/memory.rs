@@ -53,6 +53,9 @@ pub trait HostMemory: Clone + Send + Sync + 'static {
     /// The length in bytes.
     fn bytes(&self) -> usize;
 
+    /// Whether both are clones of one buffer. Buffers that merely hold the same bytes are not.
+    fn is_same(&self, other: &Self) -> bool;
+
     /// Copies `data` into the buffer, `offset` bytes from its start, at once. No bytes are copied at any offset.
     ///
     /// A host function that a stream [calls](crate::Work::host_call) may use it, at its place in the stream.

@@ -1,93 +1,160 @@
 //! What a function sees while it runs.
 
-use graphgrove_device::{Args, CaptureMode, Device, DevicePtr, LaunchDims, ModeGuard, SegmentMemory};
-use graphgrove_pool::pool::{Block, Owner, Request, Session};
-use parking_lot::Mutex;
+use graphgrove_device::{Args, Device, LaunchDims};
+use graphgrove_pool::pool::Owner;
+use graphgrove_replay::Recorder;
+use graphgrove_storage::{Layout, Tensor};
 
-use crate::error::Result;
+use crate::memory::Memory;
+use crate::{Error, Result};
 
-/// Where a running function's memory comes from.
-pub(crate) enum Source<'a, D: Device> {
-    /// The pool, in warm-up and recording.
-    Pool(&'a Session<D>),
-    /// The device itself, in eager runs. What was allocated is kept until the run's work is over, temporaries too: a segment that
-    /// is freed while work that uses it waits is gone from under it.
-    Device(Mutex<Vec<D::Segment>>),
-}
-
-/// What a function sees while it runs: a stream to enqueue work on and memory for what it makes.
+/// What a function sees while it runs: its inputs, a stream to enqueue work on, and memory for what it makes.
 ///
-/// The same function runs in warm-up, in recording and eagerly, so it must not read anything back to the host.
+/// The same function runs in warm-up, in recording and plainly, so it may not read anything back to the host, wait for the
+/// device, or do anything that has to happen again at each call but is not enqueued. An input that it drops, and any tensor
+/// that it allocates and drops, is free for its next allocation.
 pub struct Context<'a, D: Device> {
-    pub(crate) device: &'a D,
-    pub(crate) stream: &'a D::Stream,
-    pub(crate) source: Source<'a, D>,
-    pub(crate) inputs: Vec<DevicePtr>,
-    pub(crate) parameters: &'a [DevicePtr],
-}
-
-/// Memory that a function has allocated: returned, it becomes an output; dropped, a temporary that is free again.
-pub struct Buffer<D: Device> {
-    at: DevicePtr,
-    /// `None` in an eager run, whose memory is kept elsewhere until the run is over.
-    block: Option<Block<D>>,
-}
-
-impl<D: Device> Buffer<D> {
-    /// The address, for kernel arguments.
-    pub fn ptr(&self) -> DevicePtr {
-        self.at
-    }
-
-    pub(crate) fn into_block(self) -> Option<Block<D>> {
-        self.block
-    }
+    pub(crate) function: &'a str,
+    pub(crate) stream: D::Stream,
+    pub(crate) recorder: Recorder<'a, D>,
+    pub(crate) memory: Memory<'a, D>,
+    /// The tensors among the inputs, saved ones first, and then the parameters.
+    pub(crate) inputs: Vec<Option<Tensor>>,
+    pub(crate) values: &'a [Option<u64>],
+    pub(crate) hosts: &'a [Option<&'a D::HostBuffer>],
+    /// How many inputs are what the forward has saved.
+    pub(crate) saved: usize,
+    /// Where the parameters begin among the inputs.
+    pub(crate) params: usize,
+    /// What is to be saved for the backward.
+    pub(crate) saves: Vec<Tensor>,
 }
 
 impl<D: Device> Context<'_, D> {
-    /// The stream to enqueue on.
+    /// The stream that work has to be enqueued on.
+    #[must_use]
     pub fn stream(&self) -> &D::Stream {
-        self.stream
+        &self.stream
     }
 
-    /// The address of an input that is not a parameter, in the order of the call; null past the last.
-    pub fn input(&self, index: usize) -> DevicePtr {
-        self.inputs.get(index).copied().unwrap_or(DevicePtr::NULL)
-    }
-
-    /// The address of a parameter, in the order of the call; null past the last.
-    pub fn parameter(&self, index: usize) -> DevicePtr {
-        self.parameters.get(index).copied().unwrap_or(DevicePtr::NULL)
-    }
-
-    /// Allocates memory of undefined contents.
+    /// An input.
     ///
     /// # Errors
-    /// [`Error::Pool`](crate::Error::Pool) if the pool has no room; [`Error::Device`](crate::Error::Device) if the device has
-    /// none, in an eager run.
-    pub fn allocate(&self, bytes: u64) -> Result<Buffer<D>> {
-        match &self.source {
-            Source::Pool(session) => {
-                let block =
-                    session.allocate(Request::bytes(bytes).owner(Owner::Temporary).label("function"))?;
-                Ok(Buffer { at: block.ptr(), block: Some(block) })
-            }
-            Source::Device(kept) => {
-                let _mode = ModeGuard::swap(self.device, CaptureMode::Relaxed)?;
-                let segment = self.device.allocate(bytes)?;
-                let at = segment.base();
-                kept.lock().push(segment);
-                Ok(Buffer { at, block: None })
-            }
+    /// [`Error::NoInput`] if there is no tensor at that place, or it was taken.
+    pub fn input(&self, index: usize) -> Result<&Tensor> {
+        self.at("input", self.saved + index, index, self.params)
+    }
+
+    /// Takes an input: dropping it gives its memory back, if nobody else holds it.
+    ///
+    /// # Errors
+    /// As [`input`](Self::input).
+    pub fn take(&mut self, index: usize) -> Result<Tensor> {
+        let at = self.saved + index;
+        let taken = if at < self.params { self.inputs.get_mut(at).and_then(Option::take) } else { None };
+        taken.ok_or_else(|| self.missing("input", index))
+    }
+
+    /// A parameter.
+    ///
+    /// # Errors
+    /// [`Error::NoInput`]
+    pub fn param(&self, index: usize) -> Result<&Tensor> {
+        self.at("parameter", self.params + index, index, self.inputs.len())
+    }
+
+    /// What the forward has saved, in a backward.
+    ///
+    /// # Errors
+    /// [`Error::NoInput`] if there is no such tensor, or it was taken.
+    pub fn saved(&self, index: usize) -> Result<&Tensor> {
+        self.at("saved tensor", index, index, self.saved)
+    }
+
+    /// Takes what the forward has saved: dropping it gives its memory back.
+    ///
+    /// # Errors
+    /// As [`saved`](Self::saved).
+    pub fn take_saved(&mut self, index: usize) -> Result<Tensor> {
+        let taken = if index < self.saved { self.inputs.get_mut(index).and_then(Option::take) } else { None };
+        taken.ok_or_else(|| self.missing("saved tensor", index))
+    }
+
+    /// The value of an input that is no tensor.
+    ///
+    /// # Errors
+    /// [`Error::NoInput`]
+    pub fn value(&self, index: usize) -> Result<u64> {
+        let value = self.values.get(self.saved + index).copied().flatten();
+        value.ok_or_else(|| self.missing("value", index))
+    }
+
+    /// A tensor of undefined contents, without gaps.
+    ///
+    /// # Errors
+    /// [`Error::Pool`] if there is no room.
+    pub fn empty(&mut self, layout: Layout) -> Result<Tensor> {
+        if layout.is_empty() {
+            return Ok(Tensor::empty(layout)?);
         }
+        let storage = self.memory.allocate(layout.span_bytes(), Owner::Output, "tensor")?;
+        Ok(Tensor::new(storage, layout, 0)?)
     }
 
     /// Enqueues a kernel.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device).
-    pub fn launch(&self, kernel: &D::Kernel, dims: LaunchDims, args: &Args) -> Result<()> {
-        self.device.launch(self.stream, kernel, dims, args)?;
+    /// [`Error::Device`]
+    pub fn launch(&mut self, kernel: &D::Kernel, dims: LaunchDims, args: &Args) -> Result<()> {
+        self.recorder.launch(&self.stream, kernel, dims, args)?;
         Ok(())
+    }
+
+    /// Enqueues a copy of all bytes of `from`, which may have no gaps, to where `to` begins.
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::Storage`] for a stale tensor.
+    pub fn copy(&mut self, to: &Tensor, from: &Tensor) -> Result<()> {
+        let bytes = from.layout().span_bytes().min(to.layout().span_bytes());
+        self.recorder.copy(&self.stream, to.address()?, from.address()?, bytes)?;
+        Ok(())
+    }
+
+    /// Enqueues a fill of all bytes of a tensor, its gaps included.
+    ///
+    /// # Errors
+    /// [`Error::Device`], [`Error::Storage`] for a stale tensor.
+    pub fn fill(&mut self, tensor: &Tensor, value: u8) -> Result<()> {
+        let bytes = tensor.layout().span_bytes();
+        if bytes > 0 {
+            self.recorder.fill(&self.stream, tensor.address()?, value, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Enqueues a copy of a host input to where `to` begins, as many bytes as `to` has.
+    ///
+    /// # Errors
+    /// [`Error::NoInput`] for an input that is no host memory, [`Error::Device`], [`Error::Storage`].
+    pub fn upload(&mut self, to: &Tensor, index: usize) -> Result<()> {
+        let host = self.hosts.get(self.saved + index).copied().flatten();
+        let host = host.ok_or_else(|| self.missing("host input", index))?;
+        let bytes = to.layout().span_bytes() as usize;
+        self.recorder.upload(&self.stream, to.address()?, host, 0, bytes)?;
+        Ok(())
+    }
+
+    /// Saves a tensor for the backward of this call. It need not be returned, and then nobody but the backward holds it.
+    pub fn save(&mut self, tensor: &Tensor) {
+        self.saves.push(tensor.clone());
+    }
+
+    fn at(&self, what: &'static str, at: usize, index: usize, end: usize) -> Result<&Tensor> {
+        let found = if at < end { self.inputs.get(at).and_then(Option::as_ref) } else { None };
+        found.ok_or_else(|| self.missing(what, index))
+    }
+
+    fn missing(&self, what: &'static str, index: usize) -> Error {
+        Error::NoInput { function: self.function.to_owned(), what, index }
     }
 }

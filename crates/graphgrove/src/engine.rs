@@ -1,411 +1,477 @@
-//! The engine: asks the tree what a call does, and does it.
+//! The engine: one lock around the groves, and the way of a call to the right one.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
-use graphgrove_device::{Device, DevicePtr, GatherRow, NodeId as GraphNode};
-use graphgrove_pool::pool::{Block, Checkpoint, Finished, Live, Owner, Pool, PoolConfig, Request, Session};
-use graphgrove_pool::ranges::BlockId;
-use graphgrove_tree::{
-    Address, Call, CallKind, Decision, Epoch, FunctionId, FunctionSpec, LiveTable, Liveness, NodeId,
-    ParamSetId, ParamVersion, Params, PathChange, Signature, Slot, SlotIndex, SlotValue, Tree,
+use graphgrove_device::Device;
+use graphgrove_pool::pool::{Pool, PoolConfig};
+use graphgrove_replay::{Method, ParamSet};
+use graphgrove_storage::Tensor;
+use graphgrove_tree::{CallKind, FunctionId, Limits, OldOutput, PendingRule, TokenId};
+use parking_lot::{Mutex, ReentrantMutex};
+
+use crate::function::{Body, FunctionData};
+use crate::grove::{Done, Grove, GroveOptions, Request};
+use crate::outputs::Saved;
+use crate::reasons::Reasons;
+use crate::{
+    Arg, Backward, CallStats, EngineStats, Error, Function, FunctionOptions, Layers, Mode, Outputs, Reason,
+    Result,
 };
-use parking_lot::Mutex;
-use slotmap::SecondaryMap;
 
-use crate::context::{Buffer, Context, Source};
-use crate::error::{Error, Result};
-use crate::output::{Dropped, Output};
-
-type Body<D> = dyn Fn(&Context<'_, D>) -> Result<Vec<Buffer<D>>> + Send + Sync;
-
-/// An input of a call that is not a parameter.
-#[derive(Debug, Clone, Copy)]
-pub enum Input<'a> {
-    /// Memory from elsewhere, in bytes: copied to a recorded address before the work reads it.
-    Staged(DevicePtr, u64),
-    /// An output of an earlier call of this step.
-    Output(&'a Output),
+/// What an engine is made of.
+#[derive(Clone, Debug)]
+pub struct EngineBuilder {
+    layers: Layers,
+    mode: Mode,
+    limits: Limits,
+    pool: PoolConfig,
+    old_outputs: OldOutput,
+    strict: bool,
+    plan_memory: bool,
 }
 
-/// How the calls so far ran.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct CallStats {
-    /// Calls that ran plainly inside the pool.
-    pub warm_ups: u64,
-    /// Calls that were recorded.
-    pub recordings: u64,
-    /// Calls that launched a recording.
-    pub replays: u64,
-    /// Calls that ran outside of the pool.
-    pub eager: u64,
+impl Default for EngineBuilder {
+    fn default() -> Self {
+        Self {
+            layers: Layers::all(),
+            mode: Mode::Auto,
+            limits: Limits::default(),
+            pool: PoolConfig::default(),
+            old_outputs: OldOutput::Error,
+            strict: false,
+            plan_memory: true,
+        }
+    }
 }
 
-/// What a node needs to be launched, and what it left in the pool.
-struct Recorded<D: Device> {
-    /// The outputs' names in the pool, addresses and lengths in bytes. Whether they are live is the tree's table to say.
-    outputs: Vec<(BlockId, DevicePtr, u64)>,
-    checkpoint: Checkpoint<D>,
-    /// `None` for a warm-up.
-    exec: Option<D::Exec>,
-    gather: Option<GraphNode>,
-}
+impl EngineBuilder {
+    /// The layers, all by default.
+    #[must_use]
+    pub fn layers(self, layers: Layers) -> Self {
+        Self { layers, ..self }
+    }
 
-impl<D: Device> Recorded<D> {
-    fn new(memory: Finished<D>) -> Self {
-        let name = |block: Block<D>| {
-            let (at, bytes) = (block.ptr(), block.bytes());
-            (block.into_id(), at, bytes)
-        };
-        let outputs = memory.outputs.into_iter().map(name).collect();
-        Self { outputs, checkpoint: memory.checkpoint, exec: None, gather: None }
+    /// How functions without a mode of their own run.
+    #[must_use]
+    pub fn mode(self, mode: Mode) -> Self {
+        Self { mode, ..self }
+    }
+
+    /// Bounds on recordings.
+    #[must_use]
+    pub fn limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// How the pools obtain memory.
+    #[must_use]
+    pub fn pool(self, pool: PoolConfig) -> Self {
+        Self { pool, ..self }
+    }
+
+    /// The most bytes that each pool may hold.
+    #[must_use]
+    pub fn budget(mut self, bytes: u64) -> Self {
+        self.pool.budget = Some(bytes);
+        self
+    }
+
+    /// What becomes of outputs at a new step, of functions that do not say.
+    #[must_use]
+    pub fn old_outputs(self, rule: OldOutput) -> Self {
+        Self { old_outputs: rule, ..self }
+    }
+
+    /// Makes every call that has to run plainly, although its function is to be recorded, an error.
+    #[must_use]
+    pub fn strict(self) -> Self {
+        Self { strict: true, ..self }
+    }
+
+    /// Whether recordings lay their memory out by what the warm-up has asked for. They do by default.
+    #[must_use]
+    pub fn plan_memory(self, plan: bool) -> Self {
+        Self { plan_memory: plan, ..self }
+    }
+
+    /// Makes the engine.
+    ///
+    /// # Errors
+    /// [`Error::Layers`] for layers without one below them; [`Error::Device`] and [`Error::Pool`] if what the configuration asks for
+    /// at the start cannot be had.
+    pub fn build<D: Device>(self, device: Arc<D>) -> Result<Engine<D>> {
+        if !self.layers.is_prefix() {
+            return Err(Error::Layers { layers: self.layers });
+        }
+        let stream = device.create_stream()?;
+        let plain = Pool::new(Arc::clone(&device), &stream, self.pool)?;
+        let state = State { functions: Vec::new(), groves: Vec::new(), serial: 0, is_shut_down: false };
+        Ok(Engine(Arc::new(Shared {
+            device,
+            stream,
+            plain,
+            options: self,
+            discarded: Mutex::default(),
+            state: ReentrantMutex::new(RefCell::new(state)),
+        })))
     }
 }
 
 struct State<D: Device> {
-    tree: Tree,
-    live: LiveTable,
-    nodes: SecondaryMap<NodeId, Recorded<D>>,
-    bodies: Vec<(String, Arc<Body<D>>)>,
-    stats: CallStats,
+    functions: Vec<Registered<D>>,
+    /// The first is that of all trees, if there is one yet.
+    groves: Vec<Grove<D>>,
+    /// How many groves there have been.
+    serial: u64,
+    is_shut_down: bool,
 }
 
-struct Shared<D: Device> {
-    device: Arc<D>,
+struct Registered<D: Device> {
+    data: Arc<FunctionData<D>>,
+    mode: Mode,
+    /// The grove of its recordings, and its name there.
+    place: Option<(usize, FunctionId)>,
+}
+
+pub(crate) struct Shared<D: Device> {
+    pub(crate) device: Arc<D>,
     stream: D::Stream,
-    dropped: Dropped,
-    state: Mutex<State<D>>,
-    /// The pool with nothing in it, from which roots are recorded.
-    empty: Checkpoint<D>,
-    pool: Pool<D>,
+    /// Memory outside of every recording: of plain runs, and of what is copied out.
+    plain: Pool<D>,
+    options: EngineBuilder,
+    /// Tokens that were dropped. A drop only notes itself: it may happen anywhere, in the middle of a call too.
+    discarded: Mutex<Vec<(u64, TokenId)>>,
+    /// It is reentrant so that a call inside of a call is an error and not a deadlock.
+    state: ReentrantMutex<RefCell<State<D>>>,
 }
 
-impl<D: Device> Drop for Shared<D> {
-    fn drop(&mut self) {
-        // Work may still use the memory that goes with the pool. A device that cannot wait any more is poisoned.
-        let _ = self.device.synchronize_stream(&self.stream);
+/// The kind of a call; of a backward, where its forward ran, and how much that has saved.
+type Kind = (CallKind, Option<u64>, usize);
+
+/// Warms functions up, records and replays them. Clones are the same engine; it may be used from any thread.
+pub struct Engine<D: Device>(Arc<Shared<D>>);
+
+impl<D: Device> Clone for Engine<D> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
     }
 }
 
-/// Warms functions up, records and replays them, in one pool.
-pub struct Engine<D: Device>(Arc<Shared<D>>);
-
-/// A function that is registered with an engine.
-pub struct Function<D: Device> {
-    engine: Arc<Shared<D>>,
-    id: FunctionId,
-}
-
 impl<D: Device> Engine<D> {
-    /// An engine with an empty pool.
+    /// An engine with all layers.
     ///
     /// # Errors
-    /// [`Error::Device`], [`Error::Pool`] if what the configuration asks for at the start cannot be had.
-    pub fn new(device: D, config: PoolConfig) -> Result<Self> {
-        let device = Arc::new(device);
-        let stream = device.create_stream()?;
-        let pool = Pool::new(Arc::clone(&device), &stream, config)?;
-        let empty = pool.checkpoint()?;
-        let state = State {
-            tree: Tree::default(),
-            live: LiveTable::new(),
-            nodes: SecondaryMap::new(),
-            bodies: Vec::new(),
-            stats: CallStats::default(),
-        };
-        let (dropped, state) = (Dropped::default(), Mutex::new(state));
-        Ok(Self(Arc::new(Shared { device, stream, dropped, state, empty, pool })))
+    /// As [`EngineBuilder::build`].
+    pub fn new(device: Arc<D>) -> Result<Self> {
+        Self::builder().build(device)
+    }
+
+    /// An engine yet to be made.
+    #[must_use]
+    pub fn builder() -> EngineBuilder {
+        EngineBuilder::default()
     }
 
     /// Registers a function.
     pub fn function(
         &self,
-        name: &str,
-        body: impl Fn(&Context<'_, D>) -> Result<Vec<Buffer<D>>> + Send + Sync + 'static,
+        name: impl Into<Arc<str>>,
+        body: impl Fn(&mut crate::Context<'_, D>) -> Result<Vec<Tensor>> + Send + Sync + 'static,
     ) -> Function<D> {
-        let mut state = self.0.state.lock();
-        let id = state.tree.add_function(FunctionSpec::new(name));
-        state.bodies.push((name.to_owned(), Arc::new(body)));
-        Function { engine: Arc::clone(&self.0), id }
+        self.function_with(name, FunctionOptions::new().old_outputs(self.0.options.old_outputs), body)
     }
 
-    /// The stream that all calls run on.
+    /// Registers a function that is not like all others.
+    ///
+    /// # Panics
+    /// Never but inside of a call of the same engine, where nothing can be registered.
+    pub fn function_with(
+        &self,
+        name: impl Into<Arc<str>>,
+        options: FunctionOptions,
+        body: impl Fn(&mut crate::Context<'_, D>) -> Result<Vec<Tensor>> + Send + Sync + 'static,
+    ) -> Function<D> {
+        let body: Arc<Body<D>> = Arc::new(body);
+        let mode = options.mode.unwrap_or(self.0.options.mode);
+        let data = Arc::new(FunctionData { name: name.into(), body, options });
+        let state = self.0.state.lock();
+        let mut state = state.borrow_mut();
+        state.functions.push(Registered { data, mode, place: None });
+        Function { engine: Arc::clone(&self.0), index: state.functions.len() - 1 }
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &Arc<D> {
+        &self.0.device
+    }
+
+    /// The stream that calls run on if they do not say.
+    #[must_use]
     pub fn stream(&self) -> &D::Stream {
         &self.0.stream
     }
 
-    /// The pool that all recordings share.
-    pub fn pool(&self) -> &Pool<D> {
-        &self.0.pool
+    /// Asks for a step: the next call that is recorded or replayed starts at a root.
+    ///
+    /// # Errors
+    /// [`Error::Nested`]
+    pub fn begin_step(&self) -> Result<()> {
+        self.0.with("begin_step", |state| {
+            for grove in &mut state.groves {
+                grove.begin_step();
+            }
+            Ok(())
+        })
     }
 
-    /// How the calls so far ran.
-    pub fn stats(&self) -> CallStats {
-        self.0.state.lock().stats
+    /// How the calls so far ran, and what the engine holds.
+    ///
+    /// # Errors
+    /// [`Error::Nested`]
+    pub fn stats(&self) -> Result<EngineStats> {
+        self.0.with("stats", |state| {
+            let mut calls = CallStats::default();
+            for grove in &state.groves {
+                grove.add_to(&mut calls);
+            }
+            Ok(EngineStats {
+                calls,
+                pools: state.groves.iter().map(Grove::pool_stats).collect(),
+                plain: self.0.plain.stats(),
+                nodes: state.groves.iter().map(Grove::nodes).sum(),
+                pending_backwards: state.groves.iter().map(Grove::pending_backwards).sum(),
+            })
+        })
+    }
+
+    /// Why calls ran plainly or were recorded again, most frequent first.
+    ///
+    /// # Errors
+    /// [`Error::Nested`]
+    pub fn reasons(&self) -> Result<Vec<Reason>> {
+        self.0.with("reasons", |state| {
+            let mut all = Reasons::default();
+            for grove in &state.groves {
+                all.add_all(grove.reasons());
+            }
+            Ok(all.sorted())
+        })
     }
 
     /// The recordings as text, one line a node.
-    pub fn outline(&self) -> String {
-        self.0.state.lock().tree.outline()
-    }
-
-    /// Waits for all calls, and copies an output to the host.
     ///
     /// # Errors
-    /// [`Error::Stale`] if a later run has taken the output's memory, [`Error::Device`].
-    pub fn read(&self, output: &Output, data: &mut [u8]) -> Result<()> {
-        self.0.state.lock().check_fresh(output)?;
-        self.0.device.synchronize_stream(&self.0.stream)?;
-        Ok(self.0.device.read(output.at, data)?)
+    /// [`Error::Nested`]
+    pub fn outline(&self) -> Result<String> {
+        self.0.with("outline", |state| Ok(state.groves.iter().map(Grove::outline).collect()))
     }
-}
 
-impl<D: Device> Function<D> {
-    /// Calls the function with parameters, whose addresses are declared stable, and other inputs.
+    /// Forgets every recording. Outputs that are live stay valid, and their memory with them; functions stay registered.
     ///
     /// # Errors
-    /// [`Error::Stale`] for an input that a later run has overwritten, [`Error::LiveOutputs`], [`Error::Pool`], [`Error::Device`].
-    /// Whatever was begun is undone then, and the next call may record again.
-    pub fn call(&self, parameters: &[DevicePtr], inputs: &[Input<'_>]) -> Result<Vec<Output>> {
-        self.engine.call(self.id, parameters, inputs)
+    /// [`Error::Nested`], [`Error::Device`] if the device cannot say that all work is over.
+    pub fn reset(&self) -> Result<()> {
+        self.0.with("reset", |state| {
+            self.0.device.synchronize()?;
+            state.groves.clear();
+            for function in &mut state.functions {
+                function.place = None;
+            }
+            Ok(())
+        })
+    }
+
+    /// Waits for all work and forgets everything. Every later call is refused; outputs that are live stay valid.
+    ///
+    /// # Errors
+    /// [`Error::Nested`]; [`Error::Device`] for a fault that the work met, and the engine is shut down all the same.
+    pub fn shutdown(&self) -> Result<()> {
+        self.0.with("shutdown", |state| {
+            let waited = self.0.device.synchronize();
+            state.is_shut_down = true;
+            state.groves.clear();
+            state.functions.clear();
+            Ok(waited?)
+        })
     }
 }
 
 impl<D: Device> Shared<D> {
-    fn call(
+    #[inline]
+    fn with<T>(&self, what: &str, run: impl FnOnce(&mut State<D>) -> Result<T>) -> Result<T> {
+        let state = self.state.lock();
+        let Ok(mut state) = state.try_borrow_mut() else {
+            return Err(Error::Nested { function: what.to_owned() });
+        };
+        run(&mut state)
+    }
+
+    /// Says that a backward will never run.
+    pub(crate) fn discard(&self, grove: u64, token: TokenId) {
+        self.discarded.lock().push((grove, token));
+    }
+
+    pub(crate) fn call(
         &self,
-        function: FunctionId,
-        parameters: &[DevicePtr],
-        inputs: &[Input<'_>],
-    ) -> Result<Vec<Output>> {
-        let mut guard = self.state.lock();
-        let state = &mut *guard;
-        state.sweep(&self.dropped);
-        let described = inputs.iter().map(|input| state.describe(input)).collect::<Result<Vec<_>>>()?;
-        let addresses: Vec<Address> = parameters.iter().map(|at| Address::new(at.get())).collect();
-        let (set, version) = (ParamSetId::new(u64::from(function.get())), ParamVersion::new(0));
-        let params = (!addresses.is_empty()).then_some(Params { set, version, addresses: &addresses });
-        let call = Call { function, kind: CallKind::Inference, params, inputs: &described };
-        let decision = state.tree.decide(&call, &state.live)?;
-        if let Some(end) = decision.path_change().and_then(PathChange::path_end) {
-            let (function, outputs) = (state.body(function).0, end.slots.len().max(end.carried.len()));
-            return Err(Error::LiveOutputs { function, outputs });
+        function: usize,
+        params: Option<&ParamSet>,
+        stream: Option<&D::Stream>,
+        args: &mut [Arg<'_, D>],
+    ) -> Result<Outputs> {
+        Ok(self.run((function, params, stream), (CallKind::Inference, None, 0), args)?.0.outputs)
+    }
+
+    pub(crate) fn forward(
+        self: &Arc<Self>,
+        function: usize,
+        params: Option<&ParamSet>,
+        stream: Option<&D::Stream>,
+        args: &mut [Arg<'_, D>],
+    ) -> Result<(Outputs, Backward<D>)> {
+        let (done, grove) = self.run((function, params, stream), (CallKind::Forward, None, 0), args)?;
+        let Done { outputs, saved, token } = done;
+        Ok((outputs, Backward { engine: Arc::clone(self), grove, token, saved }))
+    }
+
+    pub(crate) fn backward<'a>(
+        &self,
+        function: usize,
+        params: Option<&ParamSet>,
+        stream: Option<&D::Stream>,
+        mut token: Backward<D>,
+        args: impl IntoIterator<Item = Arg<'a, D>>,
+    ) -> Result<Outputs>
+    where
+        D: 'a,
+    {
+        let saved = std::mem::replace(&mut token.saved, Saved::Nothing);
+        let tensors = saved.tensors();
+        // From here on the tensors alone hold what was saved, so that the backward can give it up.
+        drop(saved);
+        let count = tensors.len();
+        let mut all: Vec<Arg<'_, D>> = tensors.into_iter().map(Arg::Given).chain(args).collect();
+        let kind = token.token.map_or(CallKind::Inference, CallKind::Backward);
+        let (done, _) = self.run((function, params, stream), (kind, Some(token.grove), count), &mut all)?;
+        // The call has consumed it.
+        token.token = None;
+        Ok(done.outputs)
+    }
+
+    #[inline]
+    fn run(
+        &self,
+        (function, params, stream): (usize, Option<&ParamSet>, Option<&D::Stream>),
+        (kind, of, saved): Kind,
+        args: &mut [Arg<'_, D>],
+    ) -> Result<(Done, u64)> {
+        let guard = self.state.lock();
+        let Ok(mut state) = guard.try_borrow_mut() else {
+            return Err(Error::Nested { function: format!("function {function}") });
+        };
+        let state = &mut *state;
+        if state.is_shut_down {
+            return Err(Error::ShutDown);
         }
-        let ran = match decision {
-            Decision::Replay(replay) => {
-                if let Some(recorded) = state.nodes.get_mut(replay.node()) {
-                    self.replay(recorded, inputs)?;
-                }
-                let ran = state.tree.replayed(replay, &call)?;
-                state.stats.replays += 1;
-                ran
+        let Some(registered) = state.functions.get_mut(function) else { return Err(Error::ShutDown) };
+        let (grove, id) = match registered.place {
+            Some(place) => place,
+            None => self.place(registered, &mut state.groves, &mut state.serial)?,
+        };
+        self.apply_discarded(&mut state.groves);
+        let Some(grove) = state.groves.get_mut(grove) else { return Err(Error::ShutDown) };
+        let kind = match kind {
+            // The forward ran in another pool, which needs nothing any more for it.
+            CallKind::Backward(token) if of != Some(grove.serial()) => {
+                self.discarded.lock().extend(of.map(|of| (of, token)));
+                CallKind::Inference
             }
-            Decision::WarmUp(plan) => {
-                self.prepare(state, plan.restore(), plan.path_change())?;
-                let body = state.body(function);
-                let warm_up = state.tree.begin_warm_up(*plan)?;
-                let recorded = self.warm_up(&body, inputs, parameters)?;
-                let made = vec![graphgrove_tree::Output::fresh(); recorded.outputs.len()];
-                let ran = state.tree.finish_warm_up(warm_up, made, true)?;
-                state.nodes.insert(ran.node, recorded);
-                state.stats.warm_ups += 1;
-                ran
-            }
-            Decision::Record(plan) => {
-                self.prepare(state, plan.restore(), plan.path_change())?;
-                let body = state.body(function);
-                let recording = state.tree.begin_recording(*plan, &state.live)?;
-                let mut recorded = self.record(&body, inputs, parameters)?;
-                if let Some(exec) = &mut recorded.exec {
-                    self.device.launch_exec(exec, &self.stream)?;
-                }
-                let made = vec![graphgrove_tree::Output::fresh(); recorded.outputs.len()];
-                let ran = state.tree.finish_recording(recording, made, &state.live)?;
-                for evicted in &ran.evicted {
-                    state.nodes.remove(*evicted);
-                }
-                state.nodes.insert(ran.node, recorded);
-                state.stats.recordings += 1;
-                ran
-            }
-            Decision::Eager(reason) => {
-                let body = state.body(function);
-                let context = self.context(Source::Device(Mutex::default()), places(inputs), parameters);
-                // An eager run keeps its own memory, which a thin output cannot own: it is only run for its effects.
-                drop((body.1)(&context)?);
-                self.device.synchronize_stream(&self.stream)?;
-                state.tree.ran_eagerly(&call, &reason)?;
-                state.stats.eager += 1;
-                return Ok(Vec::new());
+            kind => kind,
+        };
+        let request = Request {
+            function: id,
+            data: &registered.data,
+            is_plain: registered.mode == Mode::Eager,
+            kind,
+            params,
+            stream: stream.unwrap_or(&self.stream),
+            saved,
+        };
+        if registered.mode == Mode::OnePool {
+            grove.begin_step();
+        }
+        Ok((grove.call(&request, args)?, grove.serial()))
+    }
+
+    /// Finds the grove of a function that is called for the first time.
+    #[cold]
+    fn place(
+        &self,
+        registered: &mut Registered<D>,
+        groves: &mut Vec<Grove<D>>,
+        serial: &mut u64,
+    ) -> Result<(usize, FunctionId)> {
+        let is_own = registered.mode == Mode::OnePool;
+        let at = match groves.iter().position(Grove::is_shared) {
+            Some(at) if !is_own => at,
+            _ => {
+                let layers = self.options.layers;
+                *serial += 1;
+                let options = GroveOptions {
+                    is_shared: !is_own,
+                    serial: *serial,
+                    method: if layers.contains(Layers::FAST_REPLAY) {
+                        Method::Fast
+                    } else {
+                        Method::Reference
+                    },
+                    layers,
+                    limits: self.options.limits,
+                    pending: if layers.contains(Layers::UNCONSUMED_BACKWARDS) {
+                        PendingRule::Tokens
+                    } else {
+                        PendingRule::UntilBackwardRuns
+                    },
+                    strict: self.options.strict,
+                    plan_memory: self.options.plan_memory,
+                    pool: self.options.pool,
+                };
+                groves.push(Grove::new(&self.device, &self.stream, &self.plain, options)?);
+                groves.len() - 1
             }
         };
-        Ok(state.hand_out(function, ran.node, ran.epoch, &self.dropped))
+        let id = match groves.get_mut(at) {
+            Some(grove) => grove.add_function(&registered.data),
+            None => return Err(Error::ShutDown),
+        };
+        registered.place = Some((at, id));
+        Ok((at, id))
     }
 
-    /// Brings the pool to the state that new work below the path starts from.
-    fn prepare(&self, state: &mut State<D>, restore: Option<NodeId>, change: &PathChange) -> Result<()> {
-        let starts_anew = matches!(
-            change,
-            PathChange::Starts | PathChange::Over | PathChange::NewStep(_) | PathChange::LoopTurns(_)
-        );
-        if starts_anew {
-            self.pool.restore(&self.empty, Live::AsRecorded)?;
-        } else if let Some(recorded) = restore.and_then(|node| state.nodes.get(node)) {
-            self.pool.restore(&recorded.checkpoint, Live::Except(&state.dead_blocks()))?;
+    #[inline]
+    fn apply_discarded(&self, groves: &mut [Grove<D>]) {
+        let mut discarded = self.discarded.lock();
+        if discarded.is_empty() {
+            return;
         }
-        Ok(())
-    }
-
-    fn context<'a>(
-        &'a self,
-        source: Source<'a, D>,
-        inputs: Vec<DevicePtr>,
-        parameters: &'a [DevicePtr],
-    ) -> Context<'a, D> {
-        Context { device: &self.device, stream: &self.stream, source, inputs, parameters }
-    }
-
-    fn replay(&self, recorded: &mut Recorded<D>, inputs: &[Input<'_>]) -> Result<()> {
-        let Some(exec) = &mut recorded.exec else { return Ok(()) };
-        if let Some(gather) = recorded.gather {
-            let sources: Vec<DevicePtr> = staged(inputs).map(|(_, at, _)| at).collect();
-            self.device.patch_gather(exec, gather, &sources)?;
-        }
-        self.device.launch_exec(exec, &self.stream)?;
-        Ok(self.pool.replayed()?)
-    }
-
-    fn warm_up(
-        &self,
-        body: &(String, Arc<Body<D>>),
-        inputs: &[Input<'_>],
-        parameters: &[DevicePtr],
-    ) -> Result<Recorded<D>> {
-        let session = self.pool.warm_up(&self.stream)?;
-        let context = self.context(Source::Pool(&session), places(inputs), parameters);
-        let outputs = blocks(&body.0, (body.1)(&context)?)?;
-        drop(context);
-        Ok(Recorded::new(session.finish(outputs)?))
-    }
-
-    /// Captures a call: staged inputs are copied to blocks of the recording by a gather node first.
-    fn record(
-        &self,
-        body: &(String, Arc<Body<D>>),
-        inputs: &[Input<'_>],
-        parameters: &[DevicePtr],
-    ) -> Result<Recorded<D>> {
-        let mut gather = None;
-        let recorded =
-            self.pool.record(&self.stream, None, |session: &Session<D>| -> Result<Vec<Block<D>>> {
-                let (mut rows, mut from, mut staging, mut places) =
-                    (Vec::new(), Vec::new(), Vec::new(), places(inputs));
-                for (index, at, bytes) in staged(inputs) {
-                    let request = Request::bytes(bytes).owner(Owner::Staging).label("staged input");
-                    let block = session.allocate(request)?;
-                    rows.push(GatherRow { to: block.ptr(), bytes });
-                    from.push(at);
-                    places[index] = block.ptr();
-                    staging.push(block);
-                }
-                if !rows.is_empty() {
-                    gather = self.device.gather(&self.stream, &rows, &from)?;
-                }
-                let context = self.context(Source::Pool(session), places, parameters);
-                blocks(&body.0, (body.1)(&context)?)
-            })?;
-        let exec = Some(self.device.instantiate(&recorded.graph)?);
-        Ok(Recorded { exec, gather, ..Recorded::new(recorded.memory) })
-    }
-}
-
-/// Where the inputs of a call lie.
-fn places(inputs: &[Input<'_>]) -> Vec<DevicePtr> {
-    let place = |input: &Input<'_>| match input {
-        Input::Staged(at, _) => *at,
-        Input::Output(output) => output.at,
-    };
-    inputs.iter().map(place).collect()
-}
-
-/// The staged inputs of a call: which they are, where they lie, and their lengths in bytes.
-fn staged(inputs: &[Input<'_>]) -> impl Iterator<Item = (usize, DevicePtr, u64)> {
-    inputs.iter().enumerate().filter_map(|(index, input)| match input {
-        Input::Staged(at, bytes) => Some((index, *at, *bytes)),
-        Input::Output(_) => None,
-    })
-}
-
-/// The blocks of the returned buffers.
-fn blocks<D: Device>(function: &str, buffers: Vec<Buffer<D>>) -> Result<Vec<Block<D>>> {
-    let foreign = || Error::ForeignBuffer { function: function.to_owned() };
-    buffers.into_iter().map(|buffer| buffer.into_block().ok_or_else(foreign)).collect()
-}
-
-impl<D: Device> State<D> {
-    fn body(&self, function: FunctionId) -> (String, Arc<Body<D>>) {
-        self.bodies[function.get() as usize].clone()
-    }
-
-    /// Takes note of the outputs that were dropped.
-    fn sweep(&mut self, dropped: &Dropped) {
-        for value in dropped.lock().drain(..) {
-            if self.tree.node(value.slot.node).is_some_and(|node| node.epoch() == value.epoch) {
-                self.live.clear(value.slot);
+        for (grove, token) in discarded.drain(..) {
+            if let Some(grove) = groves.iter_mut().find(|of| of.serial() == grove) {
+                grove.discard(token);
             }
         }
     }
+}
 
-    fn check_fresh(&self, output: &Output) -> Result<()> {
-        let slot = output.value.slot;
-        let fresh = self.tree.node(slot.node).is_some_and(|node| node.epoch() == output.value.epoch);
-        let on_path = self.tree.path().any(|node| node == slot.node);
-        if fresh && on_path {
-            return Ok(());
-        }
-        Err(Error::Stale { function: self.bodies[output.function.get() as usize].0.clone() })
+impl<D: Device> Drop for Shared<D> {
+    fn drop(&mut self) {
+        // Work may still use the memory that goes with the pools. A device that cannot wait any more is poisoned.
+        let _ = self.device.synchronize();
     }
+}
 
-    fn describe(&self, input: &Input<'_>) -> Result<graphgrove_tree::Input> {
-        match input {
-            Input::Staged(_, bytes) => Ok(graphgrove_tree::Input::staged(Signature::new(*bytes))),
-            Input::Output(output) => {
-                self.check_fresh(output)?;
-                Ok(graphgrove_tree::Input::managed(output.signature(), output.value))
-            }
-        }
-    }
-
-    /// The blocks of the path's nodes whose outputs have died.
-    fn dead_blocks(&self) -> Vec<BlockId> {
-        let mut dead = Vec::new();
-        for node in self.tree.path() {
-            let Some(recorded) = self.nodes.get(node) else { continue };
-            for (index, (block, _, _)) in recorded.outputs.iter().enumerate() {
-                let slot = SlotIndex::new(index as u32);
-                if self.live.live_word(node, slot.word()) & slot.bit() == 0 {
-                    dead.push(*block);
-                }
-            }
-        }
-        dead
-    }
-
-    fn hand_out(
-        &mut self,
-        function: FunctionId,
-        node: NodeId,
-        epoch: Epoch,
-        dropped: &Dropped,
-    ) -> Vec<Output> {
-        let Some(recorded) = self.nodes.get(node) else { return Vec::new() };
-        let outputs = recorded.outputs.iter().enumerate().map(|(index, &(_, at, bytes))| {
-            let value = SlotValue { slot: Slot { node, index: SlotIndex::new(index as u32) }, epoch };
-            Output { function, value, at, bytes, dropped: Arc::clone(dropped) }
-        });
-        let outputs: Vec<Output> = outputs.collect();
-        for output in &outputs {
-            self.live.set(output.value.slot);
-        }
-        outputs
+impl<D: Device> std::fmt::Debug for Engine<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("layers", &self.0.options.layers).finish_non_exhaustive()
     }
 }

@@ -2,11 +2,14 @@
 
 use graphgrove_device::DeviceError;
 use graphgrove_pool::PoolError;
+use graphgrove_replay::Mismatch;
+
+use crate::Layers;
 
 /// The result of an engine operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call did not run.
+/// Why something was refused. A call that fails leaves the engine as it was before the call.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -16,28 +19,112 @@ pub enum Error {
     /// The pool has no room.
     #[error(transparent)]
     Pool(#[from] PoolError),
-    /// The tree refused a transition, which it does only if the engine described the call wrongly.
+    /// A tensor or its storage refused; for instance its value is gone.
     #[error(transparent)]
-    Tree(#[from] graphgrove_tree::Error),
-    /// An output was used after another run had taken its memory.
-    #[error("the output of {function} is stale: its memory was taken by a later run")]
-    Stale {
-        /// The function that made the output.
-        function: String,
+    Storage(#[from] graphgrove_storage::Error),
+    /// A replay refused.
+    #[error(transparent)]
+    Replay(graphgrove_replay::Error),
+    /// The tree refused a transition.
+    #[error(transparent)]
+    Tree(graphgrove_tree::Error),
+    /// Layers without one below them.
+    #[error("the layers {layers} leave out one below them")]
+    Layers {
+        /// The layers that were asked for.
+        layers: Layers,
     },
-    /// The call would end a path on which outputs are live, which have to be copied out of the pool first. That is not there yet;
-    /// dropping them before the call lets it run.
-    #[error("a call of {function} ends a path on which {outputs} outputs are live")]
-    LiveOutputs {
-        /// The function that was called.
-        function: String,
-        /// How many outputs are live, the inputs of the call included.
-        outputs: usize,
-    },
-    /// A function returned a buffer that it does not own, or the same one twice.
-    #[error("{function} returned a buffer that is not its own")]
-    ForeignBuffer {
+    /// A call was made by a function that is running, or while another part of the same call holds the engine.
+    #[error("{function} was called inside of another call of the same engine")]
+    Nested {
         /// The function.
         function: String,
     },
+    /// The function or the token belongs to another engine.
+    #[error("the {what} belongs to another engine")]
+    ForeignHandle {
+        /// What it is.
+        what: &'static str,
+    },
+    /// A function asked for an input that its call does not have, or has given away.
+    #[error("{function} has no {what} {index}")]
+    NoInput {
+        /// The function.
+        function: String,
+        /// The kind of input.
+        what: &'static str,
+        /// Its place.
+        index: usize,
+    },
+    /// There is no such output, or it was taken before.
+    #[error("no output {index} to take of {count}")]
+    NoOutput {
+        /// Its place.
+        index: usize,
+        /// How many outputs the call has.
+        count: usize,
+    },
+    /// More or fewer outputs were expected.
+    #[error("{given} outputs, not {expected}")]
+    OutputCount {
+        /// How many there are.
+        given: usize,
+        /// How many were expected.
+        expected: usize,
+    },
+    /// Memory that a function allocated in the pool outlived it without being an output.
+    #[error(
+        "{function} left {blocks} blocks of {bytes} bytes in the pool that are no outputs, the first: {first}"
+    )]
+    Survivors {
+        /// The function.
+        function: String,
+        /// How many blocks.
+        blocks: usize,
+        /// Their bytes together.
+        bytes: u64,
+        /// The first of them.
+        first: String,
+    },
+    /// A recording failed after the call had given inputs up, so that the call cannot be run plainly instead.
+    #[error("recording {function} failed and its inputs are given up already: {cause}")]
+    InputsGone {
+        /// The function.
+        function: String,
+        /// Why the recording failed.
+        cause: String,
+    },
+    /// A call ran plainly although the engine is strict.
+    #[error("{function} ran plainly: {reason}")]
+    Skipped {
+        /// The function.
+        function: String,
+        /// Why.
+        reason: String,
+    },
+    /// The engine was shut down.
+    #[error("the engine was shut down")]
+    ShutDown,
+}
+
+impl From<graphgrove_replay::Error> for Error {
+    fn from(error: graphgrove_replay::Error) -> Self {
+        match error {
+            graphgrove_replay::Error::Device(error) => Self::Device(error),
+            graphgrove_replay::Error::Storage(error) => Self::Storage(error),
+            other => Self::Replay(other),
+        }
+    }
+}
+
+impl From<Mismatch> for Error {
+    fn from(mismatch: Mismatch) -> Self {
+        Self::Replay(mismatch.into())
+    }
+}
+
+impl From<graphgrove_tree::Error> for Error {
+    fn from(error: graphgrove_tree::Error) -> Self {
+        Self::Tree(error)
+    }
 }

@@ -103,6 +103,13 @@ pub enum PoolError {
         /// The stale name.
         checkpoint: CheckpointId,
     },
+    /// A warm-up on a stream that is being captured, or of a pool whose stream is: its work would become part of the capture instead of
+    /// running.
+    #[error("{stream} is being captured, so a warm-up would not run")]
+    Capturing {
+        /// The captured stream.
+        stream: StreamId,
+    },
     /// The region shrank after the checkpoint was taken and must grow again before it can be restored.
     #[error("the checkpoint needs {needed} bytes of region {region}, which has {len}")]
     RegionTooShort {

@@ -18,6 +18,9 @@
 //! a dead block's bytes are free again as soon as the main stream lies behind all of its uses, inside of a capture as well, where no
 //! event can be asked (pytorch/pytorch#155398); and not before.
 //!
+//! Nobody says when a stream is gone. So the order of 64 streams is remembered, the last that the pool was told of, and of all whose uses
+//! are not joined yet. One that was forgotten has to be ordered behind the main stream again before it uses memory.
+//!
 //! # How memory comes and goes
 //!
 //! Where the device can, the pool is one range of addresses that grows by mapping pages behind its end. Elsewhere it is made of
@@ -39,6 +42,7 @@ use crate::ranges::{BlockId, Restored};
 mod acquire;
 mod backing;
 mod block;
+mod books;
 mod checkpoint;
 mod config;
 mod demand;
@@ -54,6 +58,7 @@ mod records;
 mod release;
 mod report;
 mod request;
+mod restore;
 mod session;
 mod state;
 mod stats;
@@ -62,6 +67,7 @@ mod trim;
 mod waiting;
 
 pub use block::Block;
+pub use books::Books;
 pub use checkpoint::{Checkpoint, Live};
 pub use config::{Growth, PoolConfig, Range};
 pub use demand::Demand;
@@ -78,7 +84,7 @@ pub use stats::{Counts, PoolStats};
 use acquire::Acquired;
 use footprint::Footprint;
 use gone::Drops;
-use phase::Phase;
+use phase::{Phase, Replaying};
 use state::State;
 
 struct Shared<D: Device> {
@@ -195,7 +201,7 @@ impl<D: Device> Pool<D> {
     /// stream runs behind it. A warm-up that is undone waits for its work.
     ///
     /// # Errors
-    /// [`PoolError::SessionOpen`], [`PoolError::NotRestored`], [`PoolError::Device`]; nothing is begun then.
+    /// [`PoolError::SessionOpen`], [`PoolError::NotRestored`], [`PoolError::Capturing`], [`PoolError::Device`]; nothing is begun then.
     pub fn warm_up(&self, stream: &D::Stream) -> Result<Session<D>, PoolError> {
         Session::begin(self, SessionKind::WarmUp, stream, None)
     }
@@ -239,18 +245,20 @@ impl<D: Device> Pool<D> {
         let mut state = self.enter();
         match state.phase {
             Phase::Session(_) => return Err(PoolError::SessionOpen),
-            Phase::Replaying { .. } => {}
-            Phase::Open => state.phase = Phase::Replaying { deaths: Vec::new() },
+            Phase::Replaying(_) => {}
+            Phase::Open => state.phase = Phase::Replaying(Replaying::default()),
         }
         Ok(())
     }
 
     /// Goes to the state of a checkpoint, with the blocks that are named as live: they keep address and contents. Those that died since
-    /// are freed, once, whoever shared them. Dead blocks that streams still use stay out of reach.
+    /// are freed, once, whoever shared them. Blocks that streams still use stay out of reach until they are joined: dead ones, and those
+    /// whose life the restore ends because it names them not.
     ///
     /// # Errors
     /// [`PoolError::SessionOpen`], [`PoolError::ForeignHandle`], [`PoolError::NotLive`] for a name that nothing remembers,
-    /// [`PoolError::Overlap`] if a block that should stay lies where the checkpoint has a block of its own. Everything is as before then.
+    /// [`PoolError::Overlap`] if a block that should stay, or that a stream still uses, lies where the checkpoint has a block of its own.
+    /// Everything is as before then.
     pub fn restore(&self, checkpoint: &Checkpoint<D>, live: Live<'_>) -> Result<Restored, PoolError> {
         if !checkpoint.is_of(&self.0) {
             return Err(PoolError::ForeignHandle);
@@ -261,18 +269,25 @@ impl<D: Device> Pool<D> {
     /// Another handle of a block that is live or, after replays, of one that a checkpoint remembers: the replays have written it anew. The
     /// block dies with the last handle.
     ///
+    /// While replays run, the checkpoint alone keeps the block's place: it has to stay until a restore has named the block as live.
+    ///
     /// # Errors
     /// [`PoolError::NotLive`] if there is no such block, or it is dead.
     pub fn adopt(&self, id: BlockId) -> Result<Block<D>, PoolError> {
-        let mut state = self.enter();
-        let replaying = matches!(state.phase, Phase::Replaying { .. });
-        let known = if replaying { state.ranges.remembers(id) } else { state.ranges.block(id).is_some() };
-        let Some(record) =
-            state.records.get_mut(id).filter(|record| known && (replaying || record.awaited == 0))
+        let mut guard = self.enter();
+        let State { phase, ranges, records, .. } = &mut *guard;
+        let live = ranges.block(id).is_some();
+        let replaying = matches!(phase, Phase::Replaying(_)) && ranges.remembers(id);
+        let Some(record) = records.get_mut(id).filter(|record| replaying || (live && record.awaited == 0))
         else {
             return Err(PoolError::NotLive { block: id });
         };
         record.claims += 1;
+        if let Phase::Replaying(replaying) = phase
+            && !live
+        {
+            replaying.adopted.insert(id);
+        }
         let (at, epoch, asked, owner, label) =
             (record.at, record.epoch, record.asked, record.owner, record.label);
         Ok(Block::new(&self.0, Acquired { id, at, epoch }, asked, owner, label))

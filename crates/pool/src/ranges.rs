@@ -28,6 +28,7 @@
 
 mod addresses;
 mod audit;
+mod books;
 mod carve;
 mod checkpoint;
 mod granule;
@@ -47,6 +48,7 @@ mod stats;
 mod tests;
 
 pub use audit::Fault;
+pub use books::RangeBooks;
 pub use granule::Granule;
 pub use ids::{BlockId, CheckpointId, RegionId};
 pub use layout::{Block, Span};

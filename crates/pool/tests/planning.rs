@@ -204,6 +204,27 @@ fn requests_that_no_allocator_could_serve_are_refused() {
 }
 
 #[test]
+fn the_parts_of_a_plan_are_where_the_plan_has_them() {
+    let requests = [
+        survivor(3 * GRANULE, 1),
+        Request { death: 3, ..survivor(GRANULE - 1, 2) },
+        survivor(2 * GRANULE, 3),
+    ];
+    let plan = Planner::new(Granule::DEFAULT).plan(&requests, &[]).unwrap();
+    let parts = [plan.part(..1), plan.part(1..2), plan.part(2..)];
+    let offsets: Vec<u64> = parts.iter().flat_map(|part| part.offsets().to_vec()).collect();
+    assert_eq!(offsets, plan.offsets());
+    assert_eq!(parts.each_ref().map(|part| part.requests()[0]), requests);
+    for (part, bytes) in parts.iter().zip([3, 1, 2]) {
+        assert_eq!(part.peak(), part.offsets()[0] + bytes * GRANULE);
+        assert!(part.bound() <= part.peak());
+    }
+    assert_eq!(parts.iter().map(Plan::peak).max(), Some(plan.peak()));
+    assert_eq!(plan.part(..), plan);
+    assert_eq!((plan.part(3..).requests().len(), plan.part(5..9).peak()), (0, 0));
+}
+
+#[test]
 fn nothing_needs_no_memory() {
     let plan = Planner::new(Granule::DEFAULT).plan(&[], &[]).unwrap();
     assert_eq!((plan.peak(), plan.bound(), plan.offsets().len()), (0, 0, 0));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use graphgrove_device::{CaptureGuard, CaptureMode, DevicePtr, Graphs, Memory, SegmentMemory, Streams, Work};
 use graphgrove_replay::{
-    Call, Input, Method, NodeKey, ParamSet, Recorder, Recording, Replayed, Replayer, Route, StagePlan,
+    Call, Error, Input, Method, NodeKey, ParamSet, Recorder, Recording, Replayed, Replayer, Route, StagePlan,
 };
 use graphgrove_sim::SimDevice;
 use graphgrove_storage::{InputPlan, InputSpec, Layout, Ledger, PlannedOutput, Step, Storage, Tensor};
@@ -62,13 +62,15 @@ fn rig(outputs: u64, staged: usize, params: usize) -> &'static mut Rig {
     let all: Vec<_> = tensors.iter().chain(set.tensors()).map(Some).collect();
     let plan = InputPlan::new(&specs, 16, |_| false).unwrap();
     let stage = StagePlan::new(&plan, &all, |_| Route::Copied).unwrap();
-    let buffers = stage.buffers().map(|_| tensor(device).into_storage()).collect();
+    let mut replayer = Replayer::new(Arc::clone(device), Ledger::new());
+    let expected = replayer.expect(&plan, &call, &stage).unwrap();
+    let mut buffers: Vec<Storage> = stage.buffers().map(|_| tensor(device).into_storage()).collect();
     let work = leak(device.allocate(4096).unwrap());
-    let mut recorder = Recorder::begin(&**device, stream, Method::Fast, stage, &all, buffers).unwrap();
+    let mut recorder =
+        Recorder::begin(&**device, stream, Method::Fast, stage, &all, |_| Ok::<_, Error>(buffers.remove(0)))
+            .unwrap();
     recorder.fill(stream, work.base(), 0, 16).unwrap();
     let captured = recorder.finish().unwrap();
-    let mut replayer = Replayer::new(Arc::clone(device), Ledger::new());
-    let expected = replayer.expect(&plan, &call, &captured).unwrap();
     let output = |number: u64| {
         PlannedOutput::fresh(DevicePtr::new(0x10_0000 + 512 * number), 512, Layout::of::<f32>(&[8]).unwrap())
     };
@@ -77,7 +79,7 @@ fn rig(outputs: u64, staged: usize, params: usize) -> &'static mut Rig {
         .params(Some(set))
         .outputs((0..outputs).map(output).collect());
     let node = replayer.add(recording).unwrap();
-    drop(replayer.launch_recorded(node, &call, &[]).unwrap());
+    drop(replayer.replay(node, &call).unwrap());
     drop(replayer.replay(node, &call).unwrap());
     leak(Rig { replayer, node, call })
 }
@@ -98,6 +100,22 @@ fn with_out(rig: &'static mut Rig) -> (&'static mut Rig, Out) {
 #[bench::staged_128(with_out(rig(1, 128, 0)))]
 fn replay((rig, out): (&'static mut Rig, Out)) {
     *out = rig.replayer.replay(rig.node, &rig.call).ok();
+}
+
+type Taken = &'static mut Vec<Option<Tensor>>;
+
+fn with_taken(rig: &'static mut Rig, outputs: usize) -> (&'static mut Rig, Taken, Out) {
+    (rig, leak(Vec::with_capacity(outputs)), leak(None))
+}
+
+#[library_benchmark]
+#[bench::of_1(with_taken(rig(1, 0, 0), 1))]
+#[bench::of_320(with_taken(rig(320, 0, 0), 320))]
+fn replay_and_take((rig, taken, out): (&'static mut Rig, Taken, Out)) {
+    if let Ok(mut replayed) = rig.replayer.replay(rig.node, &rig.call) {
+        replayed.outputs.take_all().for_each(|tensor| taken.push(tensor));
+        *out = Some(replayed);
+    }
 }
 
 fn launch_only() -> &'static mut (SimDevice, <SimDevice as Graphs>::Exec, <SimDevice as Streams>::Stream) {
@@ -122,6 +140,10 @@ fn bare(
     let _ = device.launch_exec(exec, stream);
 }
 
-library_benchmark_group!(name = replaying, config = at_most(5000), benchmarks = [replay, bare]);
+library_benchmark_group!(
+    name = replaying,
+    config = at_most(5000),
+    benchmarks = [replay, replay_and_take, bare]
+);
 
 main!(library_benchmark_groups = replaying);

@@ -1,7 +1,7 @@
 //! The compiled check: whether a node may be replayed for a call. It changes nothing.
 
 use graphgrove_device::{Device, DevicePtr, HostMemory};
-use graphgrove_storage::{InputIndex, LiveWords, Slab, SlotIndex, Tensor};
+use graphgrove_storage::{InputIndex, LiveWords, Signature, SlotIndex};
 use slotmap::SlotMap;
 
 use crate::node::{Node, Source};
@@ -21,7 +21,7 @@ pub(crate) enum Addresses {
 pub(crate) type Regions = Vec<(u64, u64, u32)>;
 
 /// Checks `node` in the order of its expectations. `slots` are the slabs of the path up to the node's parent at least.
-#[inline]
+#[inline(always)]
 pub(crate) fn check<D: Device>(
     node: &Node<D>,
     call: &Call<'_, D>,
@@ -37,26 +37,18 @@ pub(crate) fn check<D: Device>(
     if node.expected.len() != call.inputs.len() {
         return Err(Mismatch::InputCount { recorded: node.expected.len(), called: call.inputs.len() });
     }
-    let inputs = node.expected.iter().zip(call.inputs).zip(&node.staging.written);
-    for (at, ((expected, given), written)) in inputs.enumerate() {
-        match (expected, given) {
-            (Expected::Staged { signature, .. }, Input::Tensor { tensor, .. }) => match tensor.address() {
-                Ok(address) if tensor.signature() == *signature => changed |= address != *written,
-                _ => return Err(refuse(node, call, slots, at)),
-            },
-            (
-                Expected::Managed { place, slot, offset, signature, dies },
-                Input::Tensor { tensor, given_up },
-            ) => {
-                let is_it = slots.slab(*place).is_some_and(|slab| is_value(slab, tensor, *slot))
-                    && tensor.offset_bytes() == *offset
-                    && tensor.signature() == *signature;
-                if !is_it || (*dies && !(*given_up && gives_up(call, slots, *place, *slot))) {
-                    return Err(refuse(node, call, slots, at));
-                }
-            }
-            (Expected::Value(recorded), Input::Value(called)) if recorded == called => {}
-            _ => other(expected, given).map_err(|()| refuse(node, call, slots, at))?,
+    if !node.staging.checks.is_empty() {
+        match staged_fit(&node.staging.checks, call.inputs) {
+            Some(moved) => changed |= moved,
+            None => return Err(refuse_first(node, call, slots)),
+        }
+    }
+    if !node.staging.hosts.is_empty() {
+        changed |= node.staging.has_other_hosts(call.inputs);
+    }
+    for at in &node.not_staged {
+        if !fits(node, call, slots, *at as usize) {
+            return Err(refuse_first(node, call, slots));
         }
     }
     if !node.dead_before.hold(slots) || !node.dead_after.hold(slots) {
@@ -65,8 +57,10 @@ pub(crate) fn check<D: Device>(
     if !node.sources.is_empty() {
         check_sources(node, call)?;
     }
-    if node.slab.any_live() {
-        check_pins(&node.slab)?;
+    if node.slab.any_live()
+        && let Some(output) = node.slab.pinned()
+    {
+        return Err(Mismatch::Pinned { output });
     }
     if !changed {
         return Ok(Addresses::Same);
@@ -75,34 +69,65 @@ pub(crate) fn check<D: Device>(
     Ok(Addresses::Changed)
 }
 
-/// The kinds of inputs that are rare.
-fn other<D: Device>(expected: &Expected, given: &Input<'_, D>) -> Result<(), ()> {
-    match (expected, given) {
-        (Expected::Empty { signature }, Input::Tensor { tensor, .. })
-            if tensor.signature() == *signature && tensor.storage().stale().is_none() =>
-        {
-            Ok(())
+/// What is checked of one staged input.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StagedCheck {
+    pub(crate) input: u32,
+    pub(crate) signature: Signature,
+    /// The address that the exec has.
+    pub(crate) written: DevicePtr,
+}
+
+/// Whether all staged inputs fit, and then whether any address is another than the exec has.
+///
+/// It is a function of its own so that the compiler keeps all that the loop needs in registers.
+#[inline(never)]
+fn staged_fit<D: Device>(checks: &[StagedCheck], inputs: &[Input<'_, D>]) -> Option<bool> {
+    let mut changed = false;
+    for check in checks {
+        let Some(Input::Tensor { tensor, .. }) = inputs.get(check.input as usize) else { return None };
+        changed |= tensor.locate_as(check.signature)? != check.written;
+    }
+    Some(changed)
+}
+
+/// Whether an input fits that is not staged.
+#[inline]
+fn fits<D: Device>(node: &Node<D>, call: &Call<'_, D>, slots: &PathSlabs<'_, D>, at: usize) -> bool {
+    match (node.expected.get(at), call.inputs.get(at)) {
+        (
+            Some(Expected::Managed { place, slot, offset, signature, dies }),
+            Some(Input::Tensor { tensor, given_up }),
+        ) => {
+            slots.slab(*place).is_some_and(|slab| tensor.is_value_of(slab, *slot))
+                && tensor.offset_bytes() == *offset
+                && tensor.signature() == *signature
+                && (!*dies || (*given_up && gives_up(call, slots, *place, *slot)))
         }
-        (Expected::Host { bytes }, Input::Host(buffer)) if buffer.bytes() == *bytes => Ok(()),
-        _ => Err(()),
+        (Some(Expected::Value(recorded)), Some(Input::Value(called))) => recorded == called,
+        (Some(Expected::Host { bytes }), Some(Input::Host(buffer))) => *bytes == buffer.bytes(),
+        (Some(Expected::Staged { signature, .. }), Some(Input::Tensor { tensor, .. })) => {
+            tensor.signature() == *signature && tensor.locate().is_some()
+        }
+        (Some(Expected::Empty { signature }), Some(Input::Tensor { tensor, .. })) => {
+            tensor.signature() == *signature && tensor.storage().stale().is_none()
+        }
+        _ => false,
     }
 }
 
-/// Whether the tensor is a view of what the slab's last run left in the slot.
-#[inline]
-fn is_value(slab: &Slab, tensor: &Tensor, slot: SlotIndex) -> bool {
-    let value = tensor.storage().slot_value();
-    value.is_ok_and(|value| {
-        value
-            .is_some_and(|value| value.slot == slot && value.epoch == slab.epoch() && value.slab == slab.id())
-    })
+/// Names the first input that does not fit.
+#[cold]
+fn refuse_first<D: Device>(node: &Node<D>, call: &Call<'_, D>, slots: &PathSlabs<'_, D>) -> Mismatch {
+    let at = (0..node.expected.len()).find(|at| !fits(node, call, slots, *at));
+    refuse(node, call, slots, at.unwrap_or(node.expected.len()))
 }
 
 /// Whether the call holds the last handles of a slot and gives all of them up.
 fn gives_up<D: Device>(call: &Call<'_, D>, slots: &PathSlabs<'_, D>, place: u32, slot: SlotIndex) -> bool {
     let Some(slab) = slots.slab(place) else { return false };
     let is_given = |input: &&Input<'_, D>| match input {
-        Input::Tensor { tensor, given_up } => *given_up && is_value(slab, tensor, slot),
+        Input::Tensor { tensor, given_up } => *given_up && tensor.is_value_of(slab, slot),
         Input::Host(_) | Input::Value(_) => false,
     };
     let given = call.inputs.iter().filter(is_given).count();
@@ -147,7 +172,7 @@ pub(crate) fn refuse<D: Device>(
     }
     match expected {
         Expected::Managed { place, slot, offset, .. } => {
-            let is_it = slots.slab(*place).is_some_and(|slab| is_value(slab, tensor, *slot))
+            let is_it = slots.slab(*place).is_some_and(|slab| tensor.is_value_of(slab, *slot))
                 && tensor.offset_bytes() == *offset;
             if is_it {
                 Mismatch::StillHeld { input }
@@ -223,15 +248,6 @@ fn check_sources<D: Device>(node: &Node<D>, call: &Call<'_, D>) -> Result<(), Mi
     Ok(())
 }
 
-/// What the last run left goes stale, unless somebody must not be told.
-#[cold]
-fn check_pins(slab: &Slab) -> Result<(), Mismatch> {
-    match slab.live().find(|slot| slab.is_pinned(*slot)) {
-        Some(output) => Err(Mismatch::Pinned { output }),
-        None => Ok(()),
-    }
-}
-
 /// Checks new addresses: alignment where kernels have them in their arguments, and that inputs share memory as recorded.
 #[cold]
 fn check_changed<D: Device>(
@@ -243,6 +259,9 @@ fn check_changed<D: Device>(
         let tensor = call.tensor(input as usize);
         tensor.and_then(|tensor| tensor.address().ok()).unwrap_or(DevicePtr::NULL)
     };
+    if let Some(input) = node.staging.parted_host(call.inputs) {
+        return Err(Mismatch::Sharing { input: InputIndex::new(input) });
+    }
     let groups = &node.staging.groups;
     let mutates = node.mutates_in_place || groups.iter().any(|group| group.mutated);
     regions.clear();

@@ -75,14 +75,17 @@ pub enum Error {
         /// The most pieces that are copied back.
         most: u64,
     },
-    /// As many buffers are needed as groups are copied, each long enough.
+    /// A rehearsal was to be finished as a recording.
+    #[error("nothing was captured")]
+    NotCapturing,
+    /// A buffer for staging is too short.
     #[error("buffer {group} has {given} bytes of the {needed} that staging needs")]
     StagingBuffer {
         /// The group, counted among those that are copied.
         group: usize,
         /// The bytes needed.
         needed: u64,
-        /// The bytes given; none if there is no such buffer.
+        /// The bytes given.
         given: u64,
     },
     /// The input's address cannot be patched, because not all of its uses are known. Recording again with the input copied
@@ -122,8 +125,8 @@ pub enum Unpatchable {
         /// All nodes.
         nodes: usize,
     },
-    /// A fill writes to it, whose address cannot be replaced.
-    #[error("it is filled, and the address of a fill cannot be replaced")]
+    /// A fill or a copy from the host writes to it, whose destination cannot be replaced.
+    #[error("it is filled, and where a fill goes cannot be replaced")]
     Filled,
     /// One kernel argument lies in the memory of two inputs.
     #[error("its memory is also that of {other}")]

@@ -158,7 +158,9 @@ impl Journal {
     }
 
     fn note(&mut self, node: Option<NodeId>, args: Args, is_copy: bool, uses: SmallVec<[Use; 2]>) {
-        if let Some(node) = node.filter(|_| !uses.is_empty()) {
+        if !uses.is_empty() {
+            // Work that runs at once is no node; its place in the order stands for the node that it would be.
+            let node = node.unwrap_or(NodeId::new(self.nodes as u32));
             self.sites.push(Site { node, args, is_copy, uses });
         }
     }

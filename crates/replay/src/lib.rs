@@ -19,7 +19,6 @@ mod replayer;
 mod runs;
 mod stage_plan;
 mod staging;
-mod uses;
 
 pub use call::{Call, Input};
 pub use costs::Costs;
@@ -29,7 +28,6 @@ pub use mismatch::Mismatch;
 pub use node::Recording;
 pub use outputs::CallOutputs;
 pub use params::{ParamSet, ParamSetId, ParamVersion};
-pub use record::{Captured, Recorder};
+pub use record::{Captured, Recorder, Uses};
 pub use replayer::{Checked, Method, NodeKey, Replayed, Replayer};
 pub use stage_plan::{MOST_RUNS, StagePlan, Staged};
-pub use uses::Uses;

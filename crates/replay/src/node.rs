@@ -8,6 +8,7 @@ use graphgrove_storage::{
     SlotValue, Tensor,
 };
 
+use crate::check::StagedCheck;
 use crate::params::ParamPlace;
 use crate::path::PathSlabs;
 use crate::record::Captured;
@@ -127,6 +128,8 @@ pub(crate) struct Node<D: Device> {
     pub(crate) depth: u32,
     pub(crate) method: Method,
     pub(crate) expected: Box<[Expected]>,
+    /// The inputs that are not staged.
+    pub(crate) not_staged: Box<[u32]>,
     pub(crate) params: Option<PlannedParams>,
     /// Whether a parameter is staged, by its place in the set; empty if none is.
     pub(crate) staged_params: Box<[bool]>,
@@ -143,7 +146,7 @@ pub(crate) struct Node<D: Device> {
     /// Whether any of it is written to.
     pub(crate) mutates_in_place: bool,
     pub(crate) exec: D::Exec,
-    pub(crate) staging: Staging,
+    pub(crate) staging: Staging<D>,
     pub(crate) slab: Slab,
     /// What ran after this node last time.
     pub(crate) successor: Option<NodeKey>,
@@ -185,7 +188,9 @@ impl<D: Device> Node<D> {
             written.resize(all, DevicePtr::NULL);
             staging.written = written.into();
         }
+        staging.checks = staged_checks(&inputs, &staging.written);
         Ok(Self {
+            not_staged: not_staged(&inputs),
             slab: Slab::new(ledger, Arc::clone(&recording.producer), recording.key, recording.outputs)?,
             producer: recording.producer,
             parent: recording.parent,
@@ -210,6 +215,22 @@ impl<D: Device> Node<D> {
     pub(crate) fn is_param_staged(&self, param: usize) -> bool {
         self.staged_params.get(param).copied().unwrap_or(false)
     }
+}
+
+fn staged_checks(inputs: &[Expected], written: &[DevicePtr]) -> Box<[StagedCheck]> {
+    let checks =
+        (0..).zip(inputs.iter().zip(written)).filter_map(|(input, (expected, written))| match expected {
+            Expected::Staged { signature, .. } => {
+                Some(StagedCheck { input, signature: *signature, written: *written })
+            }
+            _ => None,
+        });
+    checks.collect()
+}
+
+fn not_staged(inputs: &[Expected]) -> Box<[u32]> {
+    let others = (0..).zip(inputs).filter(|(_, expected)| !matches!(expected, Expected::Staged { .. }));
+    others.map(|(input, _)| input).collect()
 }
 
 fn union(a: &DeadMasks, b: &DeadMasks) -> DeadMasks {

@@ -1,6 +1,6 @@
 //! The outputs of a call, on their way to whoever called.
 
-use graphgrove_storage::{Outputs, SlotIndex, Tensor};
+use graphgrove_storage::{Outputs, SlotIndex, TakeAll, Tensor};
 
 /// The outputs of a call. It holds each of them until it is taken; dropping it lets go of the rest.
 #[derive(Debug)]
@@ -39,7 +39,43 @@ impl CallOutputs {
     }
 
     /// Takes every output that is left, in order; none stands for what cannot be taken.
-    pub fn take_all(&mut self) -> impl Iterator<Item = Option<Tensor>> {
-        (0..self.len() as u32).map(|output| self.take(SlotIndex::new(output)))
+    pub fn take_all(&mut self) -> impl ExactSizeIterator<Item = Option<Tensor>> {
+        match self {
+            Self::Bulk(outputs) => Taking::Bulk(outputs.take_all()),
+            Self::Each(outputs) => Taking::Each(outputs.iter_mut()),
+        }
     }
 }
+
+enum Taking<'a> {
+    Bulk(TakeAll<'a>),
+    Each(std::slice::IterMut<'a, Option<Tensor>>),
+}
+
+impl Iterator for Taking<'_> {
+    type Item = Option<Tensor>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Bulk(outputs) => outputs.next(),
+            Self::Each(outputs) => outputs.next().map(Option::take),
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match self {
+            Self::Bulk(outputs) => outputs.size_hint(),
+            Self::Each(outputs) => outputs.size_hint(),
+        }
+    }
+
+    fn fold<B, F: FnMut(B, Self::Item) -> B>(self, start: B, mut each: F) -> B {
+        match self {
+            Self::Bulk(outputs) => outputs.fold(start, each),
+            Self::Each(outputs) => outputs.fold(start, |all, output| each(all, output.take())),
+        }
+    }
+}
+
+impl ExactSizeIterator for Taking<'_> {}

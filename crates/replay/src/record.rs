@@ -1,16 +1,17 @@
 //! Recording a function: capture with staging in front, copying back behind, and account of what lies between.
 
 use graphgrove_device::{
-    Args, CaptureGuard, CaptureMode, Device, DevicePtr, GatherRow, KernelHandle, LaunchDims, NodeId,
+    Args, CaptureGuard, CaptureMode, Device, DevicePtr, GatherRow, HostMemory, KernelHandle, LaunchDims,
+    NodeId,
 };
-use graphgrove_storage::{Storage, Tensor};
+use graphgrove_storage::{InputIndex, Storage, Tensor};
 
 use crate::journal::{Journal, Watched, in_place};
 use crate::stage_plan::{Group, StagePlan, start};
-use crate::staging::{CopyBack, Row, StagedGroup, Staging, Table};
-use crate::{Error, Method, Route};
+use crate::staging::{CopyBack, Row, StagedGroup, Staging, Table, UploadSite};
+use crate::{Error, Input, Method, Route};
 
-/// A function that is being recorded. Dropping it throws the capture away.
+/// A function that is being recorded, or [rehearsed](Self::rehearse). Dropping it throws the capture away.
 ///
 /// Work that goes by way of it ([`launch`](Self::launch), [`copy`](Self::copy), [`fill`](Self::fill)) is known in every detail, so
 /// the addresses of patched inputs are found in it. Other work on the capturing stream is recorded just as well; then
@@ -19,7 +20,8 @@ use crate::{Error, Method, Route};
 pub struct Recorder<'d, D: Device> {
     device: &'d D,
     stream: D::Stream,
-    capture: CaptureGuard<'d, D>,
+    /// None where the function runs at once.
+    capture: Option<CaptureGuard<'d, D>>,
     method: Method,
     plan: StagePlan,
     passed: Vec<Option<Tensor>>,
@@ -30,12 +32,27 @@ pub struct Recorder<'d, D: Device> {
     /// The copies back, once they are captured.
     backs: Option<Vec<CopyBack>>,
     journal: Journal,
+    hosts: Vec<(u32, D::HostBuffer)>,
+    uploads: Vec<UploadSite>,
+}
+
+/// In how many pieces of work the address of each staged input stood; what a choice between copying and patching needs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Uses(Vec<(InputIndex, Option<usize>)>);
+
+impl Uses {
+    /// How many they are; none if the input cannot be patched as far as is known. Inputs that share memory are counted together,
+    /// for the first of them.
+    #[must_use]
+    pub fn nodes(&self, input: InputIndex) -> Option<usize> {
+        self.0.iter().find(|(of, _)| *of == input).and_then(|(_, count)| *count)
+    }
 }
 
 /// A captured function, ready to become a node.
 pub struct Captured<D: Device> {
     pub(crate) exec: D::Exec,
-    pub(crate) staging: Staging,
+    pub(crate) staging: Staging<D>,
     pub(crate) method: Method,
     pub(crate) routes: Vec<Option<Route>>,
 }
@@ -51,60 +68,49 @@ impl<D: Device> Captured<D> {
 impl<'d, D: Device> Recorder<'d, D> {
     /// Begins the capture and stages the inputs.
     ///
-    /// `inputs` are the inputs for which `plan` was made, and `buffers` is memory for the [groups](StagePlan::buffers) that are
-    /// copied. With [`Method::Reference`] nothing of the staging becomes part of the graph.
+    /// `inputs` are the inputs for which `plan` was made. `allocate` is asked for the [buffers](StagePlan::buffers) of what is copied
+    /// once the capture is open, so that a pool sees them as memory of the recording. With [`Method::Reference`] nothing of the
+    /// staging becomes part of the graph, and the buffers are asked for before.
     ///
     /// # Errors
     /// [`Error::InputCount`], [`Error::StagingBuffer`], [`Error::Storage`] for a stale input, [`Error::Device`]. No capture is open
     /// then.
-    pub fn begin(
+    pub fn begin<E: From<Error>>(
         device: &'d D,
         stream: &D::Stream,
         method: Method,
         plan: StagePlan,
         inputs: &[Option<&Tensor>],
-        buffers: Vec<Storage>,
-    ) -> Result<Self, Error> {
-        let given = buffers.len();
-        let mut buffers = buffers.into_iter();
-        Self::begin_with(device, stream, method, plan, inputs, |needed| {
-            buffers.next().ok_or(Error::StagingBuffer { group: given, needed, given: 0 })
-        })
+        allocate: impl FnMut(u64) -> Result<Storage, E>,
+    ) -> Result<Self, E> {
+        Self::enter(device, stream, method, plan, inputs, allocate, true)
     }
 
-    /// As [`begin`](Self::begin), with memory that is obtained once the capture has begun: `obtain` is asked for each of the
-    /// [buffers](StagePlan::buffers), in order, by its length in bytes.
-    ///
-    /// A pool tells a checking device what it hands out and takes back, in the order of the stream. The graph must hold both, or
-    /// a replay would write to what the device takes for given back. With [`Method::Reference`] the graph does not write to
-    /// the buffers, so there they are obtained before.
+    /// Runs a function at once, as in a warm-up, with its inputs staged as a recording would stage them.
     ///
     /// # Errors
-    /// As [`begin`](Self::begin), and that of `obtain`. No capture is open then.
-    pub fn begin_with<E: From<Error>>(
+    /// As [`begin`](Self::begin); copies that were enqueued before are for nothing then.
+    pub fn rehearse<E: From<Error>>(
         device: &'d D,
         stream: &D::Stream,
-        method: Method,
         plan: StagePlan,
         inputs: &[Option<&Tensor>],
-        obtain: impl FnMut(u64) -> Result<Storage, E>,
+        allocate: impl FnMut(u64) -> Result<Storage, E>,
     ) -> Result<Self, E> {
-        let mut recorder = Self::open(device, stream, method, plan, inputs)?;
-        recorder.place(inputs, obtain)?;
-        recorder.copy_in()?;
-        Ok(recorder)
+        Self::enter(device, stream, Method::Fast, plan, inputs, allocate, false)
     }
 
-    /// Begins the capture.
-    fn open(
+    fn enter<E: From<Error>>(
         device: &'d D,
         stream: &D::Stream,
         method: Method,
         plan: StagePlan,
         inputs: &[Option<&Tensor>],
-    ) -> Result<Self, Error> {
+        mut allocate: impl FnMut(u64) -> Result<Storage, E>,
+        captures: bool,
+    ) -> Result<Self, E> {
         if plan.inputs != inputs.len() {
-            return Err(Error::InputCount { planned: plan.inputs, given: inputs.len() });
+            return Err(Error::InputCount { planned: plan.inputs, given: inputs.len() }.into());
         }
         let mut passed: Vec<Option<Tensor>> = inputs.iter().map(|tensor| tensor.cloned()).collect();
         let mut written = vec![DevicePtr::NULL; inputs.len()];
@@ -115,7 +121,7 @@ impl<'d, D: Device> Recorder<'d, D> {
                 if let (Some(written), Some(tensor)) =
                     (written.get_mut(at), inputs.get(at).copied().flatten())
                 {
-                    *written = tensor.address()?;
+                    *written = tensor.address().map_err(Error::from)?;
                 }
             }
             if group.route == Route::Patched {
@@ -124,21 +130,44 @@ impl<'d, D: Device> Recorder<'d, D> {
                 wrap(group, &mut passed)?;
             }
         }
-        let in_place = in_place(inputs, |input| plan.routes().any(|(staged, _)| staged == input))?;
-        let capture = CaptureGuard::begin(device, stream, CaptureMode::ThreadLocal)?;
-        Ok(Self {
+        let in_place = in_place(inputs, |input| plan.route(input).is_some())?;
+        // The graph writes to the buffers itself, so it has to hold what a pool tells a checking device of them; with the
+        // reference path the replays do, outside of it.
+        let placed = match method {
+            Method::Fast => None,
+            Method::Reference => Some(place(&plan, inputs, &mut allocate, &mut passed)?),
+        };
+        let capture = captures.then(|| CaptureGuard::begin(device, stream, CaptureMode::ThreadLocal));
+        let capture = capture.transpose().map_err(Error::from)?;
+        let buffers = match placed {
+            Some(placed) => placed,
+            None => place(&plan, inputs, allocate, &mut passed)?,
+        };
+        if !captures {
+            let copied = plan.copied().zip(&buffers).map(|(group, (buffer, _))| Watched {
+                input: group.leader(),
+                start: further(*buffer, group.lead),
+                bytes: group.span,
+            });
+            watched.extend(copied);
+        }
+        let mut recorder = Self {
             device,
             stream: stream.clone(),
             capture,
             method,
             plan,
             passed,
-            buffers: Vec::new(),
+            buffers,
             written,
             tables: Vec::new(),
             backs: None,
             journal: Journal::new(watched, in_place),
-        })
+            hosts: Vec::new(),
+            uploads: Vec::new(),
+        };
+        recorder.copy_in()?;
+        Ok(recorder)
     }
 
     /// The inputs as the function has to use them: what is copied is where it is copied to. Taking them out and dropping them
@@ -201,16 +230,49 @@ impl<'d, D: Device> Recorder<'d, D> {
         Ok(node)
     }
 
+    /// Says which of the call's inputs are host memory, so that [`upload`](Self::upload) knows them.
+    pub fn host_inputs(&mut self, inputs: &[Input<'_, D>]) {
+        let hosts = (0..).zip(inputs).filter_map(|(input, given)| match given {
+            Input::Host(buffer) => Some((input, (*buffer).clone())),
+            Input::Tensor { .. } | Input::Value(_) => None,
+        });
+        self.hosts = hosts.collect();
+    }
+
+    /// Records a copy from host memory. Each replay copies what is there when the work runs: of an input, from the memory that its
+    /// call brings; of any other, from this memory, which the recording keeps (huggingface/candle#3352).
+    ///
+    /// # Errors
+    /// [`Error::Device`]
+    pub fn upload(
+        &mut self,
+        stream: &D::Stream,
+        to: DevicePtr,
+        from: &D::HostBuffer,
+        offset: usize,
+        bytes: usize,
+    ) -> Result<Option<NodeId>, Error> {
+        let node = self.device.upload(stream, to, from, offset, bytes)?;
+        let input = self.hosts.iter().find(|(_, buffer)| buffer.is_same(from)).map(|(input, _)| *input);
+        if let (Some(node), Some(input)) = (node, input) {
+            self.uploads.push(UploadSite { node, input, to, offset });
+        }
+        // The destination cannot be patched, as that of a fill.
+        self.journal.fill(to);
+        Ok(node)
+    }
+
     /// Captures the copies that bring written inputs back, and lets go of the buffers that were kept for them. What the function
     /// enqueues after that is not brought back.
     ///
     /// [`finish`](Self::finish) does it if it was not done. Whoever has the buffers from a pool does it before, and lets the
-    /// pool take note of them while the capture is open.
+    /// pool take note of them while the capture is open: a replay writes to them again. With [`Method::Reference`] it does
+    /// nothing, since each replay copies behind the graph.
     ///
     /// # Errors
     /// [`Error::Device`]
     pub fn bring_back(&mut self) -> Result<(), Error> {
-        if self.backs.is_none() {
+        if self.backs.is_none() && self.method == Method::Fast {
             self.backs = Some(self.copy_back()?);
             for (_, kept) in &mut self.buffers {
                 *kept = None;
@@ -226,8 +288,12 @@ impl<'d, D: Device> Recorder<'d, D> {
     /// be patched and of which not every use is known. The capture is over then and nothing is left of it.
     pub fn finish(mut self) -> Result<Captured<D>, Error> {
         self.bring_back()?;
-        let backs = self.backs.take().unwrap_or_default();
-        let graph = self.capture.end()?;
+        let backs = match self.backs.take() {
+            Some(backs) => backs,
+            None => self.copy_back()?,
+        };
+        let Some(capture) = self.capture.take() else { return Err(Error::NotCapturing) };
+        let graph = capture.end()?;
         let audit = self.device.audit(&graph)?;
         audit.refuse_memory_nodes()?;
         let sites = self.journal.sites(audit.nodes)?;
@@ -240,38 +306,20 @@ impl<'d, D: Device> Recorder<'d, D> {
         }
         let alignment = self.plan.alignment;
         let groups = self.plan.groups.iter().map(|group| staged_group(group, alignment, &self.written));
-        let staging = Staging::new(self.written.clone(), groups.collect(), self.tables, backs, sites);
+        let staging = Staging::new(self.written.clone(), groups.collect(), self.tables, backs, sites)
+            .with_hosts(self.hosts, self.uploads);
         Ok(Captured { exec, staging, method: self.method, routes })
     }
 
-    /// Moves copied inputs to their buffers, as the function is to see them.
-    fn place<E: From<Error>>(
-        &mut self,
-        inputs: &[Option<&Tensor>],
-        mut obtain: impl FnMut(u64) -> Result<Storage, E>,
-    ) -> Result<(), E> {
-        for (number, group) in self.plan.copied().enumerate() {
-            let needed = group.buffer_bytes();
-            let buffer = obtain(needed)?;
-            let given = buffer.bytes().map_err(Error::from)?;
-            if given < needed {
-                return Err(Error::StagingBuffer { group: number, needed, given }.into());
-            }
-            for member in &group.members {
-                let at = member.input as usize;
-                if let (Some(slot), Some(tensor)) =
-                    (self.passed.get_mut(at), inputs.get(at).copied().flatten())
-                {
-                    let layout = tensor.layout().clone();
-                    let moved = Tensor::new(buffer.clone(), layout, group.lead + member.shift);
-                    *slot = Some(moved.map_err(Error::from)?);
-                }
-            }
-            let base = buffer.base().map_err(Error::from)?;
-            // What is copied back at the end has to be there until then, even if the function drops it.
-            self.buffers.push((base, (!group.back.is_empty()).then_some(buffer)));
-        }
-        Ok(())
+    /// Ends a [rehearsal](Self::rehearse): written inputs are copied back, and what it has shown of the inputs' uses is returned.
+    ///
+    /// # Errors
+    /// [`Error::Device`]
+    pub fn rehearsed(mut self) -> Result<Uses, Error> {
+        self.bring_back()?;
+        let is_known = self.journal.obstacle().is_none();
+        let counts = self.journal.counts().map(|(input, count)| (input, is_known.then_some(count)));
+        Ok(Uses(counts.collect()))
     }
 
     /// Captures the gather nodes, or lists the copies that each call makes by itself.
@@ -318,6 +366,34 @@ impl<'d, D: Device> Recorder<'d, D> {
         }
         Ok(backs)
     }
+}
+
+/// Moves copied inputs to their buffers, as the function is to see them.
+fn place<E: From<Error>>(
+    plan: &StagePlan,
+    inputs: &[Option<&Tensor>],
+    mut allocate: impl FnMut(u64) -> Result<Storage, E>,
+    passed: &mut [Option<Tensor>],
+) -> Result<Vec<(DevicePtr, Option<Storage>)>, E> {
+    let mut placed = Vec::new();
+    for (number, group) in plan.copied().enumerate() {
+        let needed = group.buffer_bytes();
+        let buffer = allocate(needed)?;
+        let given = buffer.bytes().map_err(Error::from)?;
+        if given < needed {
+            return Err(Error::StagingBuffer { group: number, needed, given }.into());
+        }
+        for member in &group.members {
+            let at = member.input as usize;
+            if let (Some(slot), Some(tensor)) = (passed.get_mut(at), inputs.get(at).copied().flatten()) {
+                let moved = Tensor::new(buffer.clone(), tensor.layout().clone(), group.lead + member.shift);
+                *slot = Some(moved.map_err(Error::from)?);
+            }
+        }
+        // What is copied back at the end has to be there until then, even if the function drops it.
+        placed.push((buffer.base().map_err(Error::from)?, (!group.back.is_empty()).then_some(buffer)));
+    }
+    Ok(placed)
 }
 
 /// Gives patched inputs an identity of their own, so that what the function returns of them is told from what it has of the

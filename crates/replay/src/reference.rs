@@ -12,7 +12,7 @@ use crate::check::Addresses;
 use crate::node::{Node, Source};
 use crate::path::PathSlabs;
 use crate::staging::StagedGroup;
-use crate::{Call, Error, Expected, Input, Mismatch};
+use crate::{Call, Error, Expected, Input, Mismatch, ParamSet};
 
 /// Whether a node may be replayed for a call.
 pub(crate) fn check<D: Device>(
@@ -38,7 +38,7 @@ pub(crate) fn check<D: Device>(
 
 fn check_params<D: Device>(node: &Node<D>, call: &Call<'_, D>) -> Result<(), Mismatch> {
     let recorded = node.params.as_ref().map(|planned| &planned.places[..]).unwrap_or_default();
-    let called = call.params.map(|params| params.tensors()).unwrap_or_default();
+    let called = call.params.map(ParamSet::tensors).unwrap_or_default();
     if recorded.len() != called.len() {
         return Err(Mismatch::ParamCount { recorded: recorded.len(), called: called.len() });
     }
@@ -157,6 +157,9 @@ fn check_sharing<D: Device>(
     call: &Call<'_, D>,
     slots: &PathSlabs<'_, D>,
 ) -> Result<(), Mismatch> {
+    if let Some(input) = node.staging.parted_host(call.inputs) {
+        return Err(Mismatch::Sharing { input: InputIndex::new(input) });
+    }
     let groups = &node.staging.groups;
     let start_of = |input: u32| address(call.tensor(input as usize)).get();
     let region = |group: &StagedGroup| {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use graphgrove_device::{Device, HostMemory};
 use graphgrove_storage::{
-    Cause, DeadMasks, Event, HandedBack, InputIndex, InputPlan, InputRole, Ledger, Outputs, Owner,
-    SavedOutputs, Slab, SlabId, SlotIndex, Step, StorageCache, Tensor,
+    Cause, DeadMasks, Event, HandedBack, InputIndex, InputPlan, InputRole, Ledger, OutputClass, Outputs,
+    Owner, SavedOutputs, Slab, SlabId, SlotIndex, Step, StorageCache, Tensor,
 };
 use slotmap::SlotMap;
 
@@ -14,7 +14,7 @@ use crate::check::{self, Addresses, Regions};
 use crate::node::{Node, Recording, Source};
 use crate::order::Order;
 use crate::path::PathSlabs;
-use crate::{Call, CallOutputs, Captured, Error, Expected, Input, Mismatch, Route, reference};
+use crate::{Call, CallOutputs, Error, Expected, Input, Mismatch, Route, StagePlan, reference};
 
 slotmap::new_key_type! {
     /// One recording. The key of a removed node never names another one.
@@ -104,8 +104,8 @@ impl<D: Device> Replayer<D> {
         &self.device
     }
 
-    /// What a recording of `call`, whose inputs were planned by `plan`, expects of each input. `plan` was made for the inputs of
-    /// the call and then its parameters.
+    /// What a recording of `call`, whose inputs were planned by `plan` and `stage`, expects of each input. `plan` was made for the
+    /// inputs of the call and then its parameters.
     ///
     /// # Errors
     /// [`Error::InputCount`]; [`Mismatch::Managed`] for an input that is an output of no node on the path;
@@ -114,7 +114,7 @@ impl<D: Device> Replayer<D> {
         &self,
         plan: &InputPlan,
         call: &Call<'_, D>,
-        captured: &Captured<D>,
+        stage: &StagePlan,
     ) -> Result<Vec<Expected>, Error> {
         let params = call.params.map_or(0, |params| params.tensors().len());
         let (planned, given) = (plan.roles().count(), call.inputs.len() + params);
@@ -138,8 +138,7 @@ impl<D: Device> Replayer<D> {
                     Expected::Managed { place, slot: value.slot, offset, signature, dies: false }
                 }
                 InputRole::Staged(_) => {
-                    let route = captured.routes.get(input.get() as usize).copied().flatten();
-                    Expected::Staged { signature, route: route.unwrap_or(Route::Copied) }
+                    Expected::Staged { signature, route: stage.route(input).unwrap_or(Route::Copied) }
                 }
                 InputRole::Empty => Expected::Empty { signature },
                 _ => return Err(Mismatch::Kind { input }.into()),
@@ -216,8 +215,12 @@ impl<D: Device> Replayer<D> {
     ///
     /// # Errors
     /// [`Mismatch::TailLive`], [`Mismatch::UnknownNode`]
+    #[inline]
     pub fn check_tail(&self, node: NodeKey) -> Result<(), Mismatch> {
         let depth = self.nodes.get(node).ok_or(Mismatch::UnknownNode { node })?.depth;
+        if self.path.len() <= depth as usize || self.ledger.all_dead() {
+            return Ok(());
+        }
         check::tail_live(&self.nodes, &self.path, depth)
     }
 
@@ -279,12 +282,17 @@ impl<D: Device> Replayer<D> {
         if let Some(parent) = known.parent.filter(|parent| self.path.get(place as usize) != Some(parent)) {
             return Err(Mismatch::Parent { parent, place }.into());
         }
+        known.slab.check_recorded(recorded)?;
         // What the function gave up is dead by now and its memory in use, so there is nothing to check that was not recorded.
         let checked = Checked { node, addresses: Addresses::Same, moment: self.moment };
         let key = self.enqueue(checked, call)?;
         let Some(node) = self.nodes.get_mut(key) else { return Err(Error::UnknownNode { node: key }) };
         let Node { slab, sources, .. } = node;
-        let back = slab.hand_back_recorded(call.step, recorded, |slot, _| source(sources, call, slot));
+        // An alias of an earlier slot is what the function returned: the call may have given its own handle up.
+        let back = slab.hand_back_recorded(call.step, recorded, |slot, class| match class {
+            OutputClass::EarlierSlot { .. } => recorded.get(slot.get() as usize).cloned().flatten(),
+            _ => source(sources, call, slot),
+        });
         self.advance(key, call);
         let (HandedBack { outputs, saved }, owners) = back?;
         Ok((Replayed { node: key, outputs: CallOutputs::Bulk(outputs), saved }, owners))
@@ -430,7 +438,9 @@ impl<D: Device> Replayer<D> {
         let (depth, successor) = (node.depth as usize, node.successor);
         self.path.truncate(depth);
         self.path.push(key);
-        if let Some(last) = self.last.and_then(|last| self.nodes.get_mut(last)) {
+        if self.predicted != Some(key)
+            && let Some(last) = self.last.and_then(|last| self.nodes.get_mut(last))
+        {
             last.successor = Some(key);
         }
         self.predicted = if self.last == Some(key) { Some(key) } else { successor };

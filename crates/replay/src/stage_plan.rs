@@ -88,9 +88,21 @@ impl StagePlan {
         Ok(Self { groups, inputs: inputs.len(), alignment: plan.alignment() })
     }
 
+    /// Nothing is staged: every one of so many inputs is used where it is.
+    #[must_use]
+    pub const fn nothing(inputs: usize) -> Self {
+        Self { groups: Vec::new(), inputs, alignment: 1 }
+    }
+
     /// The lengths in bytes of the buffers that copied inputs need, each aligned to what the input plan was made with.
     pub fn buffers(&self) -> impl Iterator<Item = u64> {
         self.copied().map(Group::buffer_bytes)
+    }
+
+    /// The way of an input; none if it is not staged.
+    #[must_use]
+    pub fn route(&self, input: InputIndex) -> Option<Route> {
+        self.routes().find(|(of, _)| *of == input).map(|(_, route)| route)
     }
 
     /// The way of each staged input.
@@ -131,7 +143,7 @@ fn plan_group(
         };
         planned.members.push(Member { input: input.get(), shift });
         let Some(tensor) = inputs.get(input.get() as usize).copied().flatten() else { continue };
-        let count = runs::count(tensor.layout());
+        let count = tensor.layout().byte_runs().count();
         pieces = pieces.saturating_add(count);
         if route == Route::Patched {
             continue;

@@ -1,16 +1,19 @@
 //! How the addresses of a call's staged inputs get into an exec.
 
-use graphgrove_device::{Annotation, Device, DeviceError, DevicePtr, GatherRow, NodeId};
+use graphgrove_device::{Annotation, Device, DeviceError, DevicePtr, GatherRow, HostMemory, NodeId};
 
+use crate::check::StagedCheck;
 use crate::journal::Site;
 use crate::stage_plan::Member;
 use crate::{Call, Input};
 use smallvec::SmallVec;
 
 /// What a recording knows of its staged inputs, and what its exec was last told of them.
-pub(crate) struct Staging {
+pub(crate) struct Staging<D: Device> {
     /// The address from which the exec reads each input, parameters last; null for what is not staged.
     pub(crate) written: Box<[DevicePtr]>,
+    /// What is checked of the staged inputs, parameters apart.
+    pub(crate) checks: Box<[StagedCheck]>,
     pub(crate) groups: Box<[StagedGroup]>,
     /// The gather nodes, or the copies of each call where the graph has none.
     tables: Box<[Table]>,
@@ -18,6 +21,10 @@ pub(crate) struct Staging {
     backs: Box<[CopyBack]>,
     /// The nodes in which addresses stand.
     sites: Box<[Site]>,
+    /// The host memory that the exec reads for each host input.
+    pub(crate) hosts: Vec<(u32, D::HostBuffer)>,
+    /// The nodes that read it.
+    uploads: Vec<UploadSite>,
     /// Whether the exec may have been told something else than `written` says, because a patch failed half-way.
     pub(crate) is_uncertain: bool,
 }
@@ -65,7 +72,17 @@ pub(crate) struct CopyBack {
     pub(crate) to: DevicePtr,
 }
 
-impl Staging {
+/// A node that copies from host memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UploadSite {
+    pub(crate) node: NodeId,
+    pub(crate) input: u32,
+    pub(crate) to: DevicePtr,
+    /// Bytes from the start of the host memory.
+    pub(crate) offset: usize,
+}
+
+impl<D: Device> Staging<D> {
     pub(crate) fn new(
         written: Vec<DevicePtr>,
         groups: Vec<StagedGroup>,
@@ -75,10 +92,13 @@ impl Staging {
     ) -> Self {
         Self {
             written: written.into(),
+            checks: Box::default(),
             groups: groups.into(),
             tables: tables.into(),
             backs: backs.into(),
             sites: sites.into(),
+            hosts: Vec::new(),
+            uploads: Vec::new(),
             is_uncertain: false,
         }
     }
@@ -88,11 +108,42 @@ impl Staging {
         Self::new(vec![DevicePtr::NULL; inputs], Vec::new(), Vec::new(), Vec::new(), Vec::new())
     }
 
+    /// The same with host inputs.
+    pub(crate) fn with_hosts(self, hosts: Vec<(u32, D::HostBuffer)>, uploads: Vec<UploadSite>) -> Self {
+        Self { hosts, uploads, ..self }
+    }
+
+    /// Whether a call brings other host memory than the exec reads.
+    #[inline]
+    pub(crate) fn has_other_hosts(&self, inputs: &[Input<'_, D>]) -> bool {
+        self.hosts.iter().any(|(input, read)| match inputs.get(*input as usize) {
+            Some(Input::Host(given)) => !given.is_same(read),
+            _ => false,
+        })
+    }
+
+    /// A host input that was one buffer with an earlier one when the function was recorded, and is not in this call. Nobody can
+    /// tell which of the two a recorded copy reads.
+    pub(crate) fn parted_host(&self, inputs: &[Input<'_, D>]) -> Option<u32> {
+        let given = |input: u32| match inputs.get(input as usize) {
+            Some(Input::Host(given)) => Some(*given),
+            _ => None,
+        };
+        self.hosts.iter().enumerate().find_map(|(at, (input, read))| {
+            let earlier = self.hosts.iter().take(at).filter(|(_, other)| other.is_same(read));
+            let mut parted = earlier.filter(|(other, _)| {
+                given(*other).zip(given(*input)).is_some_and(|(one, other)| !one.is_same(other))
+            });
+            parted.next().map(|_| *input)
+        })
+    }
+
     /// How many driver calls a change of every address costs.
     pub(crate) fn patches(&self) -> usize {
         self.tables.iter().filter(|table| table.node.is_some()).count()
             + self.backs.iter().filter(|back| back.node.is_some()).count()
             + self.sites.len()
+            + self.uploads.len()
     }
 
     /// The nodes that hold an input's address.
@@ -103,7 +154,7 @@ impl Staging {
     /// Writes the addresses of a call's inputs into the exec, where they differ from those that it has.
     ///
     /// When it fails, the exec may have some of them; the next call writes all.
-    pub(crate) fn patch<D: Device>(
+    pub(crate) fn patch(
         &mut self,
         device: &D,
         exec: &mut D::Exec,
@@ -144,17 +195,30 @@ impl Staging {
                 }
             }
         }
+        for (input, read) in &mut self.hosts {
+            let Some(Input::Host(given)) = call.inputs.get(*input as usize) else { continue };
+            if !all && given.is_same(read) {
+                continue;
+            }
+            for site in self.uploads.iter().filter(|site| site.input == *input) {
+                device.patch_upload(exec, site.node, site.to, given, site.offset)?;
+            }
+            *read = (*given).clone();
+        }
         for member in self.groups.iter().flat_map(|group| &group.members) {
             if let Some(written) = self.written.get_mut(member.input as usize) {
                 *written = address_of(call, member.input, 0);
             }
+        }
+        for check in &mut self.checks {
+            check.written = address_of(call, check.input, 0);
         }
         self.is_uncertain = false;
         Ok(())
     }
 
     /// Copies staged inputs in, one at a time, where the graph does not.
-    pub(crate) fn copy_in<D: Device>(&self, device: &D, call: &Call<'_, D>) -> Result<(), DeviceError> {
+    pub(crate) fn copy_in(&self, device: &D, call: &Call<'_, D>) -> Result<(), DeviceError> {
         for table in self.tables.iter().filter(|table| table.node.is_none()) {
             for (row, to) in table.rows.iter().zip(&table.to) {
                 // The function may have given the buffer back, and a checking device been told so by the last launch.
@@ -167,7 +231,7 @@ impl Staging {
     }
 
     /// Copies written inputs back, where the graph does not.
-    pub(crate) fn copy_back<D: Device>(&self, device: &D, call: &Call<'_, D>) -> Result<(), DeviceError> {
+    pub(crate) fn copy_back(&self, device: &D, call: &Call<'_, D>) -> Result<(), DeviceError> {
         for back in self.backs.iter().filter(|back| back.node.is_none()) {
             device.copy(
                 call.stream,

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use graphgrove_device::{
-    Args, Call, DeviceError, DevicePtr, Graphs, NodeId, Problem, Result, StreamHandle, UpdateRefusal,
+    Args, Call, DeviceError, DevicePtr, Graphs, HostMemory, NodeId, Problem, Result, StreamHandle,
+    UpdateRefusal,
 };
 
 use crate::capture::SimGraph;
 use crate::clock::Lane;
 use crate::device::{Shared, SimDevice};
+use crate::host::SimHostBuffer;
 use crate::op::Op;
 use crate::program::Program;
 use crate::run::Locked;
@@ -205,6 +207,30 @@ impl Graphs for SimDevice {
         }
         if let Some(Op::Copy { to: old_to, from: old_from, .. }) = exec.op_mut(place) {
             (*old_to, *old_from) = (to, from);
+        }
+        Ok(())
+    }
+
+    fn patch_upload(
+        &self,
+        exec: &mut SimExec,
+        node: NodeId,
+        to: DevicePtr,
+        from: &SimHostBuffer,
+        offset: usize,
+    ) -> Result<()> {
+        const CALL: Call = Call::PatchUpload;
+        self.enter_patch(CALL, exec)?;
+        self.shared.check_owner(CALL, from.device())?;
+        let Some((place, &Op::Upload { bytes, .. })) = exec.op(node) else {
+            return Err(no_such_node(CALL, node));
+        };
+        if to.is_null() {
+            return Err(DeviceError::invalid(CALL, Problem::NullAddress));
+        }
+        from.reference().check_range(CALL, offset, bytes)?;
+        if let Some(op) = exec.op_mut(place) {
+            *op = Op::Upload { to, from: from.reference().clone(), offset, bytes };
         }
         Ok(())
     }

@@ -171,6 +171,10 @@ impl HostMemory for SimHostBuffer {
         self.inner.bytes
     }
 
+    fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner.memory, &other.inner.memory)
+    }
+
     fn write(&self, offset: usize, data: &[u8]) -> Result<()> {
         self.access(Call::Write, offset, data.len(), |clock, mark| {
             self.inner.store(offset, data, clock, mark)

@@ -75,6 +75,30 @@ fn hand_back((slab, out): (&'static mut Slab, Out<HandedBack>)) {
     *out = slab.hand_back(Step::new(2), none).ok();
 }
 
+/// A slab of which somebody has kept an output of each of many runs.
+fn slab_beside_old_handles(runs: u64) -> (&'static mut Slab, Out<HandedBack>) {
+    let slab = slab(1);
+    let kept = Box::leak(Box::default()) as &'static mut Vec<Option<Tensor>>;
+    for number in 2..2 + runs {
+        kept.push(slab.hand_back(Step::new(number), none).unwrap().outputs.take(SlotIndex::new(0)));
+    }
+    (slab, out())
+}
+
+#[library_benchmark]
+#[bench::of_16(slab_beside_old_handles(16))]
+#[bench::of_4096(slab_beside_old_handles(4096))]
+fn hand_back_beside_old_handles((slab, out): (&'static mut Slab, Out<HandedBack>)) {
+    *out = slab.hand_back(Step::new(9999), none).ok();
+}
+
+#[library_benchmark]
+#[bench::of_64(slab_beside_old_handles(64))]
+#[bench::of_4096(slab_beside_old_handles(4096))]
+fn sweep_beside_old_handles((slab, _): (&'static mut Slab, Out<HandedBack>)) -> usize {
+    slab.sweep()
+}
+
 #[library_benchmark]
 #[bench::one(handed_back(1))]
 #[bench::all_of_320(handed_back(320))]
@@ -111,9 +135,12 @@ fn must_be_dead((masks, path): (&'static DeadMasks, &'static [Slab])) -> bool {
 }
 
 library_benchmark_group!(name = handing_back, config = at_most(380), benchmarks = hand_back);
+// A sheet is new then, which needs some allocations; it must not matter how many others are in use.
+library_benchmark_group!(name = beside, config = at_most(4000), benchmarks = hand_back_beside_old_handles);
+library_benchmark_group!(name = sweeping, config = at_most(11_000), benchmarks = sweep_beside_old_handles);
 library_benchmark_group!(name = taking, config = at_most(320 * 56), benchmarks = take);
 library_benchmark_group!(name = dropping, config = at_most(320 * 48), benchmarks = drop_each);
 library_benchmark_group!(name = one_handle, config = at_most(72), benchmarks = [clone_of, address_of]);
 library_benchmark_group!(name = checking, config = at_most(380), benchmarks = must_be_dead);
 
-main!(library_benchmark_groups = handing_back, taking, dropping, one_handle, checking);
+main!(library_benchmark_groups = handing_back, beside, sweeping, taking, dropping, one_handle, checking);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::{
     Error, InputIndex, InputPlan, InputRole, OutputClass, PersistentSource, PlannedOutput, Readers,
-    SlotIndex, SlotValue, StorageId, Tensor,
+    Signature, SlotIndex, SlotValue, StorageId, Tensor,
 };
 
 /// One output of a function that was just recorded.
@@ -43,23 +43,15 @@ impl<'a> OutputSpec<'a> {
 /// decides, not addresses. `on_path` says whether a slot's value is one of the current path.
 ///
 /// # Errors
-/// [`Error::ForeignOutput`] for a slot that is not on the path, [`Error::Stale`].
+/// [`Error::ForeignOutput`] for a slot that is not on the path, [`Error::TooLarge`] for an offset that is no 63-bit number,
+/// [`Error::Stale`].
 pub fn plan_outputs(
     inputs: &InputPlan,
     passed: &[Option<Tensor>],
     outputs: &[OutputSpec<'_>],
     on_path: impl Fn(SlotValue) -> bool,
 ) -> Result<Vec<PlannedOutput>, Error> {
-    let mut by_input: HashMap<StorageId, (InputIndex, InputRole, &Tensor)> = HashMap::new();
-    for ((input, role), tensor) in inputs.roles().zip(passed) {
-        // An input without elements may still have a storage, but nothing is found by way of it.
-        if let Some(tensor) = tensor
-            && !tensor.layout().is_empty()
-            && let Some(id) = tensor.storage().id()?
-        {
-            by_input.entry(id).or_insert((input, role, tensor));
-        }
-    }
+    let by_input = ByInput::new(inputs, passed)?;
     let mut owners: HashMap<StorageId, SlotIndex> = HashMap::new();
     let mut planned = Vec::with_capacity(outputs.len());
     for (output, spec) in (0..).map(SlotIndex::new).zip(outputs) {
@@ -72,10 +64,57 @@ pub fn plan_outputs(
     Ok(planned)
 }
 
+/// The inputs with memory, by the storages they were passed in.
+struct ByInput<'a> {
+    /// The first input that is this very tensor.
+    same: HashMap<(StorageId, u64, Signature), Given<'a>>,
+    /// All inputs in a storage, in their order.
+    all: HashMap<StorageId, Vec<Given<'a>>>,
+}
+
+type Given<'a> = (InputIndex, InputRole, &'a Tensor);
+
+impl<'a> ByInput<'a> {
+    fn new(inputs: &InputPlan, passed: &'a [Option<Tensor>]) -> Result<Self, Error> {
+        let (mut same, mut all) = (HashMap::new(), HashMap::<_, Vec<_>>::new());
+        for ((input, role), tensor) in inputs.roles().zip(passed) {
+            // An input without elements may still have a storage, but nothing is found by way of it.
+            if let Some(tensor) = tensor
+                && !tensor.layout().is_empty()
+                && let Some(id) = tensor.storage().id()?
+            {
+                let key = (id, tensor.offset_bytes(), tensor.signature());
+                same.entry(key).or_insert((input, role, tensor));
+                all.entry(id).or_default().push((input, role, tensor));
+            }
+        }
+        Ok(Self { same, all })
+    }
+
+    /// The input that an output of this storage is an alias of: the one that it is, one that it lies in, or any.
+    ///
+    /// Inputs that were staged together are passed in one storage although the caller's may be several, and only the one
+    /// that the output lies in is sure to have all of it.
+    fn find(&self, id: StorageId, output: &Tensor) -> Option<Given<'a>> {
+        let span = |tensor: &Tensor| {
+            let start = tensor.offset_bytes();
+            (start, start + tensor.layout().span_bytes())
+        };
+        let same = self.same.get(&(id, output.offset_bytes(), output.signature()));
+        let all = self.all.get(&id)?;
+        let (start, end) = span(output);
+        let is_around = |given: &&Given<'a>| {
+            let (from, to) = span(given.2);
+            from <= start && end <= to
+        };
+        same.or_else(|| all.iter().find(is_around)).or_else(|| all.first()).copied()
+    }
+}
+
 fn plan_tensor(
     output: SlotIndex,
     tensor: &Tensor,
-    by_input: &HashMap<StorageId, (InputIndex, InputRole, &Tensor)>,
+    by_input: &ByInput<'_>,
     owners: &mut HashMap<StorageId, SlotIndex>,
     on_path: &impl Fn(SlotValue) -> bool,
 ) -> Result<PlannedOutput, Error> {
@@ -83,9 +122,10 @@ fn plan_tensor(
     let Some(id) = tensor.storage().id()?.filter(|_| !layout.is_empty()) else {
         return Ok(PlannedOutput::empty(layout));
     };
-    let offset = tensor.offset_bytes().cast_signed();
-    if let Some(&(input, role, passed)) = by_input.get(&id) {
-        let from_input = offset - passed.offset_bytes().cast_signed();
+    let signed = |offset: u64| i64::try_from(offset).map_err(|_| Error::TooLarge);
+    let offset = signed(tensor.offset_bytes())?;
+    if let Some((input, role, passed)) = by_input.find(id, tensor) {
+        let from_input = offset - signed(passed.offset_bytes())?;
         return Ok(match role {
             InputRole::Managed { value, .. } => {
                 PlannedOutput::alias(OutputClass::EarlierSlot { value, input: Some(input) }, layout, offset)

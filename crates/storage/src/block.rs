@@ -23,13 +23,20 @@ pub enum Origin {
     Outside,
 }
 
+struct State {
+    owner: Option<Owner>,
+    /// How often somebody has the block's address and cannot be told of a new one; once the block is a slot's, the slot
+    /// counts that.
+    pins: usize,
+}
+
 /// One piece of memory that was obtained at one time.
 pub(crate) struct Block {
     pub(crate) id: AllocationId,
     pub(crate) base: DevicePtr,
     pub(crate) bytes: u64,
     pub(crate) origin: Origin,
-    owner: Mutex<Option<Owner>>,
+    state: Mutex<State>,
     /// The slot that the block became, once it is an output. The hold is for the handles of the block that are left: they
     /// count for the slot's liveness, wherever they have got to, and go stale with it.
     adopted: OnceLock<Hold>,
@@ -42,19 +49,43 @@ impl Block {
             base,
             bytes,
             origin,
-            owner: Mutex::new(owner),
+            state: Mutex::new(State { owner, pins: 0 }),
             adopted: OnceLock::new(),
         })
     }
 
+    #[inline]
     pub(crate) fn adopted(&self) -> Option<&Hold> {
         self.adopted.get()
     }
 
-    /// Makes the block a slot's. Returns the owner of its memory; none if there was none or the block is a slot's already.
+    /// Makes the block a slot's, pins included. Returns the owner of its memory; none if there was none or the block is a
+    /// slot's already.
     pub(crate) fn adopt(&self, hold: Hold) -> Option<Owner> {
+        let mut state = lock(&self.state);
+        // Under the lock under which pins are taken: one that is not among those passed on here finds the slot.
         self.adopted.set(hold).ok()?;
-        lock(&self.owner).take()
+        if let Some(hold) = self.adopted() {
+            hold.sheet().add_pins(hold.slot(), std::mem::take(&mut state.pins));
+        }
+        state.owner.take()
+    }
+
+    /// Pins the block's address. Returns whether it did: a block that is a slot's already is pinned there.
+    pub(crate) fn pin(&self) -> bool {
+        let mut state = lock(&self.state);
+        let is_free = self.adopted().is_none();
+        state.pins += usize::from(is_free);
+        is_free
+    }
+
+    /// Takes back one pin, wherever it is counted now.
+    pub(crate) fn unpin(&self) {
+        let mut state = lock(&self.state);
+        match self.adopted() {
+            Some(hold) => hold.sheet().unpin(hold.slot()),
+            None => state.pins = state.pins.saturating_sub(1),
+        }
     }
 }
 

@@ -19,7 +19,7 @@ pub struct StorageCache {
 
 struct Entry {
     bytes: u64,
-    id: StorageId,
+    /// What knows the storage, which has the identity of its slot once it is an output.
     watch: Watch,
 }
 
@@ -45,17 +45,17 @@ impl StorageCache {
         for (&start, entry) in self.blocks.range(..end).rev() {
             // Live blocks do not overlap, so the first live one that ends before this block has none behind it that reaches it.
             let reaches = start.saturating_add(entry.bytes) > base.get();
-            match (reaches, entry.watch.is_live()) {
-                (true, true) if entry.id == id => return Ok(Some(id)),
-                (true, true) => return Err(Error::BlockShared { base, bytes, holder: entry.id }),
-                (_, false) => dead.push(start),
-                (false, true) => break,
+            match (reaches, entry.watch.id()) {
+                (true, Some(holder)) if holder == id => return Ok(Some(id)),
+                (true, Some(holder)) => return Err(Error::BlockShared { base, bytes, holder }),
+                (_, None) => dead.push(start),
+                (false, Some(_)) => break,
             }
         }
         for start in dead {
             self.blocks.remove(&start);
         }
-        self.blocks.insert(base.get(), Entry { bytes, id, watch });
+        self.blocks.insert(base.get(), Entry { bytes, watch });
         Ok(Some(id))
     }
 
@@ -63,18 +63,18 @@ impl StorageCache {
     #[must_use]
     pub fn find(&self, at: DevicePtr, bytes: u64) -> Option<(StorageId, u64)> {
         let mut before = self.blocks.range(..=at.get()).rev();
-        let (start, entry) = before.find(|(_, entry)| entry.watch.is_live())?;
+        let (start, size, id) =
+            before.find_map(|(&start, entry)| Some((start, entry.bytes, entry.watch.id()?)))?;
         let offset = at.get() - start;
         let end = offset.checked_add(bytes)?;
-        (end <= entry.bytes).then_some((entry.id, offset))
+        (end <= size).then_some((id, offset))
     }
 
     /// The live storages, lowest address first.
     pub fn live(&self) -> impl Iterator<Item = (StorageId, DevicePtr, u64)> {
         self.blocks
             .iter()
-            .filter(|(_, entry)| entry.watch.is_live())
-            .map(|(&start, entry)| (entry.id, DevicePtr::new(start), entry.bytes))
+            .filter_map(|(&start, entry)| Some((entry.watch.id()?, DevicePtr::new(start), entry.bytes)))
     }
 
     /// Forgets what has died.

@@ -3,6 +3,9 @@
 //! The deleter is the liveness: a tensor that was handed out holds its storage until the other framework calls it, and a
 //! tensor that was taken in calls it when its last handle is gone. A foreign framework cannot be told that an address is
 //! not right any more, so what is handed out is [pinned](crate::Pinned).
+//!
+//! What is taken in is memory from outside, a storage of its own each time, even where it is the caller's own that comes
+//! back: the protocol does not say what its tensors share. Whether inputs overlap is therefore decided by address.
 
 use std::ptr;
 
@@ -90,7 +93,7 @@ impl Tensor {
     /// sides order their streams themselves.
     ///
     /// # Errors
-    /// [`Error::Stale`]
+    /// [`Error::Stale`], and [`Error::Dlpack`] for sizes or strides that are no 63-bit numbers.
     pub fn to_dlpack(&self, device: DlpackDevice) -> Result<Dlpack, Error> {
         let pinned = self.pin()?;
         let layout = self.layout();
@@ -109,7 +112,7 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::Dlpack`] for a tensor on another device, of other element types, with negative strides, or that breaks the
-    /// protocol; the deleter has been called then.
+    /// protocol, [`Error::TooLarge`] for one that no memory has; the deleter has been called then.
     pub fn from_dlpack(managed: Dlpack, device: DlpackDevice) -> Result<Self, Error> {
         let (layout, address) = {
             let tensor = managed.validate().map_err(|error| malformed(&error))?;
@@ -129,19 +132,25 @@ impl Tensor {
             let shape: Dims = tensor.shape().iter().map(|&size| size.cast_unsigned()).collect();
             let strides = tensor.strides_or_compact().map_err(|error| malformed(&error))?;
             let mut steps = Dims::new();
-            for (dim, &stride) in strides.iter().enumerate() {
-                steps.push(u64::try_from(stride).map_err(|_| DlpackProblem::Stride { dim, stride })?);
+            for (dim, (&stride, &size)) in strides.iter().zip(&shape).enumerate() {
+                steps.push(match u64::try_from(stride) {
+                    Ok(step) => step,
+                    Err(_) if size <= 1 => 1, // Nothing is walked by it, and frameworks leave what they like in it.
+                    Err(_) => return Err(DlpackProblem::Stride { dim, stride }.into()),
+                });
             }
+            let layout = Layout::strided(dtype, &shape, &steps)?;
             let start = DevicePtr::new(tensor.data_ptr().addr() as u64);
+            if layout.is_empty() {
+                return Self::empty(layout);
+            }
+            if start.is_null() {
+                return Err(DlpackProblem::Malformed { what: "null data".into() }.into());
+            }
             let address = start.checked_add(tensor.byte_offset()).ok_or(Error::TooLarge)?;
-            (Layout::strided(dtype, &shape, &steps)?, address)
+            address.checked_add(layout.span_bytes()).ok_or(Error::TooLarge)?;
+            (layout, address)
         };
-        if layout.is_empty() {
-            return Self::empty(layout);
-        }
-        if address.is_null() {
-            return Err(DlpackProblem::Malformed { what: "null data".into() }.into());
-        }
         let storage = Storage::outside(address, layout.span_bytes(), Box::new(managed));
         Self::new(storage, layout, 0)
     }

@@ -77,6 +77,12 @@ pub enum Error {
         /// How many bytes the storage has.
         bytes: u64,
     },
+    /// A tensor that begins before its storage does.
+    #[error("{before} bytes before the start of a storage")]
+    BeforeStorage {
+        /// By how many bytes.
+        before: u64,
+    },
     /// An output that contradicts its class: a fresh one without a block, an alias of what owns no slot, an empty one with
     /// elements.
     #[error("{output} does not fit its class")]
@@ -103,6 +109,22 @@ pub enum Error {
         output: SlotIndex,
         /// The storage that was brought.
         given: Option<StorageId>,
+    },
+    /// What was recorded for a fresh output does not lie in the block that was planned for it.
+    #[error("{output} was not recorded in the block that was planned for it")]
+    NotRecorded {
+        /// The output.
+        output: SlotIndex,
+        /// The storage that was recorded; none if there is none.
+        given: Option<StorageId>,
+    },
+    /// Two fresh outputs of one node have some of their blocks in common.
+    #[error("{a} and {b} share a block")]
+    SharedBlock {
+        /// The output whose block begins first.
+        a: SlotIndex,
+        /// The other one.
+        b: SlotIndex,
     },
     /// An output lies in memory of which nobody said where it comes from.
     #[error("{output} is an alias of {storage}, which is neither on the path nor an input nor a constant")]
@@ -131,6 +153,14 @@ pub enum Error {
     /// Inputs that cannot be staged as they are.
     #[error("{0}")]
     Refused(Conflict),
+    /// Whoever was asked for the memory of a copy has none.
+    #[error("no memory for a copy of {bytes} bytes: {why}")]
+    NoMemory {
+        /// The bytes asked for.
+        bytes: u64,
+        /// What was answered.
+        why: String,
+    },
     /// The device refused a copy.
     #[error("{0}")]
     Device(DeviceError),

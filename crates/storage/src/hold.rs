@@ -11,8 +11,8 @@ use std::ptr::NonNull;
 use crate::sheet::{Found, Sheet};
 use crate::stale::Stale;
 use crate::storage::Spot;
-use crate::sync::{Ordering, fence};
-use crate::{Epoch, SlotIndex, SlotValue};
+use crate::sync::{Ordering, fence, lock};
+use crate::{Epoch, SlotIndex, SlotValue, Taker};
 
 /// Takes one out of the sheet's references, and frees the sheet if it was the last.
 ///
@@ -125,6 +125,7 @@ impl Hold {
         unsafe { self.sheet.as_ref() }
     }
 
+    #[inline]
     pub(crate) fn slot(&self) -> SlotIndex {
         self.slot
     }
@@ -133,10 +134,22 @@ impl Hold {
         SlotValue { slab: self.sheet().table.id, slot: self.slot, epoch: self.epoch }
     }
 
+    /// Whether this holds on that sheet, in that run, and no closer look at the sheet's past is needed to say that the value is
+    /// there.
+    #[inline]
+    pub(crate) fn is_current_on(&self, sheet: &Sheet, epoch: Epoch) -> bool {
+        std::ptr::eq(self.sheet.as_ptr(), sheet) && self.epoch == epoch && sheet.is_current(epoch)
+    }
+
     /// A reference to the sheet that holds no slot.
     pub(crate) fn sheet_ref(&self) -> SheetRef {
         self.sheet().refs.fetch_add(1, Ordering::Relaxed);
         SheetRef(self.sheet)
+    }
+
+    /// Notes who was given this.
+    pub(crate) fn note(&self, taker: Taker) {
+        lock(&self.sheet().takers).note(self.slot, self.epoch, taker);
     }
 
     /// Where the value is, unless it is gone.

@@ -152,7 +152,7 @@ impl InputPlan {
                 InputRole::Empty | InputRole::NotTensor => {}
             }
         }
-        refuse_conflicts(&mut staged, &in_place)?;
+        refuse_conflicts(&mut staged, &mut in_place)?;
         let groups = group(&staged, alignment, &mut planned);
         Ok(Self { inputs: planned.into(), groups: groups.into(), alignment })
     }
@@ -175,6 +175,9 @@ impl InputPlan {
     }
 
     /// The staged inputs that the function writes to, which have to be copied back.
+    ///
+    /// Of each only the [bytes of its elements](crate::Layout::byte_runs): what lies in its gaps may be that of an input which
+    /// is used in place, and which the function has written to meanwhile.
     pub fn copied_back(&self) -> impl Iterator<Item = InputIndex> {
         let staged = |planned: &Planned| planned.mutated && matches!(planned.role, InputRole::Staged(_));
         (0..)

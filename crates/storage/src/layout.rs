@@ -31,7 +31,8 @@ impl Layout {
         let mut stride = 1_u64;
         for (at, &size) in strides.iter_mut().zip(shape).rev() {
             *at = stride;
-            stride = stride.checked_mul(size.max(1)).ok_or(Error::TooLarge)?;
+            // Where a stride is too large there are too many elements, which is refused below, or none.
+            stride = stride.saturating_mul(size.max(1));
         }
         Self::strided(dtype, shape, &strides)
     }
@@ -136,6 +137,7 @@ impl Layout {
 
     /// Equal layouts have equal signatures, and different ones differ, but for one pair in 2^64.
     #[must_use]
+    #[inline]
     pub const fn signature(&self) -> Signature {
         self.signature
     }

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -13,6 +14,8 @@ use crate::sync::{AtomicU64, Ordering};
 pub struct Ledger {
     /// Liveness words that are not zero, over all slabs; those whose handles are stale count too.
     held_words: AtomicU64,
+    /// Whether takers are noted. It guards nothing, so loom need not see it.
+    notes_takers: AtomicBool,
     _keeper: Option<Box<dyn Any + Send + Sync>>,
 }
 
@@ -20,18 +23,36 @@ impl Ledger {
     /// A ledger that keeps nothing alive: the caller sees to it that memory outlives the handles.
     #[must_use]
     pub fn new() -> Arc<Self> {
-        Arc::new(Self { held_words: AtomicU64::new(0), _keeper: None })
+        Self::with(None)
     }
 
     /// A ledger that keeps `keeper` alive until the last handle is gone.
     #[must_use]
     pub fn keeping(keeper: impl Any + Send + Sync) -> Arc<Self> {
-        Arc::new(Self { held_words: AtomicU64::new(0), _keeper: Some(Box::new(keeper)) })
+        Self::with(Some(Box::new(keeper)))
+    }
+
+    fn with(keeper: Option<Box<dyn Any + Send + Sync>>) -> Arc<Self> {
+        let notes_takers = AtomicBool::new(false);
+        Arc::new(Self { held_words: AtomicU64::new(0), notes_takers, _keeper: keeper })
+    }
+
+    /// Whether to note, from each slab's next run on, where in the program its outputs are [taken](crate::Slab::takers).
+    ///
+    /// It is off at first. Taking an output costs several times as much while it is on, and one instruction while it is off.
+    pub fn note_takers(&self, on: bool) {
+        self.notes_takers.store(on, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn notes_takers(&self) -> bool {
+        self.notes_takers.load(Ordering::Relaxed)
     }
 
     /// Whether nothing in any slab is held: no handle, no outputs that wait to be taken, no saved outputs. It takes the
     /// same time however many slabs there are. `false` may be late, `true` is certain.
     #[must_use]
+    #[inline]
     pub fn all_dead(&self) -> bool {
         self.held_words.load(Ordering::Acquire) == 0
     }

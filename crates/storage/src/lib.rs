@@ -12,7 +12,8 @@
 //! A slab is made once a node. Each run of the node [hands its outputs back](Slab::hand_back): their bits are set, 64 at a
 //! time, in a new [`Epoch`]. The [`Outputs`] hold them until they are taken one by one; the [`SavedOutputs`] hold what only
 //! a backward reads, for as long as its token. The last holder of a slot clears its bit, and that is all that a drop does:
-//! what has [died](Slab::died) is asked for by whoever owns the pool. Every handle of an earlier run is [`Stale`].
+//! what has [died](Slab::died) is asked for by whoever owns the pool. Every handle of an earlier run is [`Stale`]. A report of
+//! who keeps a slot alive has the numbers from its [`Holders`], and names from its [takers](Slab::takers) while they are noted.
 //!
 //! # Aliases
 //!
@@ -57,6 +58,7 @@ mod old_outputs;
 mod outputs;
 mod overlap;
 mod pinned;
+mod runs;
 mod saved;
 mod sheet;
 mod signature;
@@ -66,6 +68,7 @@ mod stale;
 mod storage;
 mod sync;
 mod table;
+mod takers;
 mod tensor;
 mod views;
 
@@ -84,8 +87,9 @@ pub use ledger::Ledger;
 pub use masks::{DeadMask, DeadMasks, LiveStorage, LiveWords, live_storages};
 pub use misfit::Misfit;
 pub use old_outputs::{Ended, OldOutput};
-pub use outputs::Outputs;
+pub use outputs::{Outputs, TakeAll};
 pub use pinned::Pinned;
+pub use runs::{ByteRuns, Repeat};
 pub use saved::SavedOutputs;
 pub use sheet::Holders;
 pub use signature::Signature;
@@ -93,6 +97,7 @@ pub use slab::{HandedBack, Slab};
 pub use staging::{Conflict, StageGroup};
 pub use stale::{Cause, Event, Remedy, Stale};
 pub use storage::{Storage, Watch};
+pub use takers::Taker;
 pub use tensor::{Passed, Tensor};
 
 #[cfg(doctest)]

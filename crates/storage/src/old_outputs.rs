@@ -40,12 +40,14 @@ impl Slab {
     /// copy.
     ///
     /// Copies are enqueued on `stream`, which must be ordered behind what wrote the outputs and before what overwrites them.
+    /// A storage's whole block is copied, however little of it is still viewed: a handle does not know what views others have.
     /// `allocate` obtains memory for a copy of that many bytes, and the owner that gives it back; it is asked once for each
-    /// storage. What was copied or has become stale is [dead](Slab::died) from here on.
+    /// storage. The copy may still be under way when the owner is dropped, so whoever gets the memory next must be ordered
+    /// behind `stream`. What was copied or has become stale is [dead](Slab::died) from here on.
     ///
     /// # Errors
-    /// Whatever `allocate` says, and [`Error::Device`] for a copy that was refused. All handles are as they were then; memory
-    /// that was obtained is given back, and copies that were enqueued before are for nothing.
+    /// Whatever `allocate` says, before anything is copied, and [`Error::Device`] for a copy that was refused. All handles are
+    /// as they were then; memory that was obtained is given back, and copies that were enqueued before are for nothing.
     pub fn end_step<D: Work>(
         &mut self,
         device: &D,
@@ -55,7 +57,7 @@ impl Slab {
         mut allocate: impl FnMut(u64) -> Result<(DevicePtr, Owner), Error>,
     ) -> Result<Ended, Error> {
         let cause = Arc::new(cause.clone());
-        let (mut ended, mut fates) = (Ended::default(), Vec::new());
+        let (mut ended, mut fates, mut copies) = (Ended::default(), Vec::new(), Vec::new());
         for slot in self.live() {
             match rule(slot) {
                 _ if self.is_pinned(slot) => ended.kept.push(slot),
@@ -67,13 +69,16 @@ impl Slab {
                 OldOutput::CopyOut => {
                     let Some((from, bytes)) = self.block(slot) else { continue };
                     let (to, owner) = allocate(bytes)?;
-                    let copy = Block::new(to, bytes, Origin::Outside, Some(owner));
-                    device.copy(stream, to, from, bytes)?;
+                    copies.push((to, from, bytes));
                     ended.copied.push(slot);
                     ended.bytes += bytes;
+                    let copy = Block::new(to, bytes, Origin::Outside, Some(owner));
                     fates.push((slot, Fate::Moved(copy)));
                 }
             }
+        }
+        for (to, from, bytes) in copies {
+            device.copy(stream, to, from, bytes)?;
         }
         // Whatever was pinned meanwhile is left alone, and a copy of it is for nothing.
         let pinned = self.settle(fates, false);

@@ -4,6 +4,10 @@ use smallvec::SmallVec;
 
 use crate::Layout;
 
+/// How many partial sums are tried before the answer is that they overlap. Strides that nest need two a dimension or so;
+/// others can have as many as there are elements.
+const TRIES: u32 = 4096;
+
 /// One dimension of two layouts that have the same strides.
 #[derive(Clone, Copy)]
 struct Dim {
@@ -32,12 +36,13 @@ pub(crate) fn may_overlap(a: &Layout, at_a: u64, b: &Layout, at_b: u64) -> bool 
         .filter(|dim| (dim.a > 1 || dim.b > 1) && dim.stride != 0)
         .collect();
     dims.sort_unstable_by_key(|dim| std::cmp::Reverse(dim.stride));
-    reaches(distance / bytes, &dims)
+    let mut tries = TRIES;
+    reaches(distance / bytes, &dims, &mut tries)
 }
 
 /// Whether some index of `a` and some index of `b` are `distance` elements apart: whether there are whole numbers, each
 /// between `-(b - 1)` and `a - 1` of its dimension, whose products with the strides add up to `distance`.
-fn reaches(distance: i128, dims: &[Dim]) -> bool {
+fn reaches(distance: i128, dims: &[Dim], tries: &mut u32) -> bool {
     let Some((dim, rest)) = dims.split_first() else { return distance == 0 };
     let (low, high) = rest
         .iter()
@@ -47,7 +52,16 @@ fn reaches(distance: i128, dims: &[Dim]) -> bool {
     let last = (distance - low).div_euclid(dim.stride);
     let (first, last) = (first.max(1 - dim.b), last.min(dim.a - 1));
     // Strides that nest leave one or two candidates; where there are more, the answer is not worth the search.
-    last - first > 3 || (first..=last).any(|n| reaches(distance - n * dim.stride, rest))
+    if last - first > 3 {
+        return true;
+    }
+    (first..=last).any(|n| match tries.checked_sub(1) {
+        None => true,
+        Some(left) => {
+            *tries = left;
+            reaches(distance - n * dim.stride, rest, tries)
+        }
+    })
 }
 
 #[cfg(test)]
@@ -94,6 +108,18 @@ mod tests {
         let (a, b) = (strided(&[4], &[2]), strided(&[2, 2], &[4, 2]));
         assert!(!may_overlap(&a, 0, &b, 28) && !may_overlap(&a, 28, &b, 0));
         assert!(may_overlap(&a, 0, &b, 24) && may_overlap(&a, 24, &b, 0));
+    }
+
+    #[test]
+    fn a_search_among_many_sums_ends_and_says_that_they_overlap() {
+        // Each of the dimensions can be walked or not, and no way leads to an odd distance.
+        let (many, one) = (strided(&[2; 30], &[2; 30]), strided(&[1; 30], &[2; 30]));
+        assert!(may_overlap(&many, 0, &one, 31 * 4) && may_overlap(&one, 31 * 4, &many, 0));
+        assert!(!may_overlap(&many, 0, &one, 61 * 4));
+        // Strides that nest are told apart in as many dimensions as a tensor has.
+        let nested: Vec<u64> = (0..12).map(|dim| 2 << dim).collect();
+        let (many, one) = (strided(&[2; 12], &nested), strided(&[1; 12], &nested));
+        assert!(!may_overlap(&many, 0, &one, 31 * 4) && may_overlap(&many, 0, &one, 30 * 4));
     }
 
     #[test]

@@ -4,7 +4,9 @@ use std::fmt;
 
 use graphgrove_device::DevicePtr;
 
+use crate::block::Origin;
 use crate::sheet::Found;
+use crate::storage::Kind;
 use crate::{Error, Tensor};
 
 /// A tensor whose memory stays what it is: it does not become stale, is not copied out, and its node does not run again
@@ -15,21 +17,24 @@ use crate::{Error, Tensor};
 pub struct Pinned {
     tensor: Tensor,
     address: DevicePtr,
-    /// Whether a slot was pinned; memory with an owner of its own needs no pin.
-    is_slot: bool,
+    /// Whether a pin was counted; memory from outside of the pool, with an owner of its own, needs none.
+    is_counted: bool,
 }
 
 impl Tensor {
-    /// Pins the tensor's memory.
+    /// Pins the tensor's memory. A block of the pool that becomes an output later is pinned as that output.
     ///
     /// # Errors
     /// [`Error::Stale`]
     pub fn pin(&self) -> Result<Pinned, Error> {
-        let is_slot = match self.storage().hold() {
-            None => false,
-            Some(hold) => matches!(hold.sheet().pin(hold.slot(), hold.value().epoch)?, Found::Here),
+        let is_counted = match &self.storage().0 {
+            Kind::Block(block) if block.origin == Origin::Pool && block.pin() => true,
+            _ => match self.storage().hold() {
+                None => false,
+                Some(hold) => matches!(hold.sheet().pin(hold.slot(), hold.value().epoch)?, Found::Here),
+            },
         };
-        let mut pinned = Pinned { tensor: self.clone(), address: DevicePtr::NULL, is_slot };
+        let mut pinned = Pinned { tensor: self.clone(), address: DevicePtr::NULL, is_counted };
         pinned.address = self.address()?;
         Ok(pinned)
     }
@@ -51,8 +56,10 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        if let Some(hold) = self.tensor.storage().hold().filter(|_| self.is_slot) {
-            hold.sheet().unpin(hold.slot());
+        match &self.tensor.storage().0 {
+            Kind::Slot(hold) if self.is_counted => hold.sheet().unpin(hold.slot()),
+            Kind::Block(block) if self.is_counted => block.unpin(),
+            _ => {}
         }
     }
 }

@@ -1,12 +1,13 @@
 //! What a backward reads, held by its token.
 
 use std::fmt;
-
-use smallvec::SmallVec;
+use std::panic::Location;
+use std::sync::Arc;
 
 use crate::hold::SheetRef;
 use crate::storage::Kind;
-use crate::{Epoch, OutputClass, SlotIndex, Storage, Tensor};
+use crate::sync::lock;
+use crate::{Epoch, OutputClass, SlotIndex, Storage, Taker, Tensor};
 
 /// The outputs of one run that its backward reads. It holds them all until it is dropped, which lets go of them in bulk.
 ///
@@ -16,14 +17,12 @@ use crate::{Epoch, OutputClass, SlotIndex, Storage, Tensor};
 pub struct SavedOutputs {
     sheet: SheetRef,
     epoch: Epoch,
-    /// Saved outputs in memory of others.
-    elsewhere: SmallVec<[(SlotIndex, Tensor); 1]>,
 }
 
 impl SavedOutputs {
     /// The saved outputs of a run that has just begun on the sheet, with the reference that was counted for them.
-    pub(crate) fn new(sheet: SheetRef, epoch: Epoch, elsewhere: SmallVec<[(SlotIndex, Tensor); 1]>) -> Self {
-        Self { sheet, epoch, elsewhere }
+    pub(crate) fn new(sheet: SheetRef, epoch: Epoch) -> Self {
+        Self { sheet, epoch }
     }
 
     /// The run that made the outputs.
@@ -40,7 +39,19 @@ impl SavedOutputs {
 
     /// A tensor of a saved output; none if it is not saved or not a tensor.
     #[must_use]
+    #[track_caller]
     pub fn tensor(&self, output: SlotIndex) -> Option<Tensor> {
+        let tensor = self.make(output)?;
+        if self.sheet.ledger.notes_takers()
+            && let Some(hold) = tensor.storage().hold()
+        {
+            let producer = Arc::clone(&self.sheet.table.producer);
+            hold.note(Taker { producer, output, at: Location::caller(), times: 1 });
+        }
+        Some(tensor)
+    }
+
+    fn make(&self, output: SlotIndex) -> Option<Tensor> {
         let planned = self.sheet.table.output(output).filter(|planned| planned.readers.backward())?;
         let view = planned.layout.clone().map(|layout| (layout, self.sheet.table.place(output).offset));
         let owner = match planned.class {
@@ -49,7 +60,8 @@ impl SavedOutputs {
             OutputClass::Empty => return Some(Tensor::checked(Storage::empty(), view)),
             OutputClass::NotTensor => return None,
             _ => {
-                return self.elsewhere.iter().find(|(of, _)| *of == output).map(|(_, tensor)| tensor.clone());
+                let elsewhere = lock(&self.sheet.saved_elsewhere);
+                return elsewhere.iter().find(|(of, _)| *of == output).map(|(_, tensor)| tensor.clone());
             }
         };
         self.sheet.hold_again(owner);
@@ -65,6 +77,12 @@ impl Drop for SavedOutputs {
             if *slots != 0 {
                 // SAFETY: the table counts the backward as one holder of each of these slots, which ends here.
                 unsafe { self.sheet.release_word(word, *slots) };
+            }
+        }
+        if !self.sheet.table.sourced.is_empty() {
+            // Each is dropped without the lock, since what owns its memory may be anybody's.
+            while let Some(saved) = { lock(&self.sheet.saved_elsewhere).pop() } {
+                drop(saved);
             }
         }
         self.sheet.saved_gone();

@@ -1,5 +1,6 @@
 //! Slabs: the outputs of one node, run after run.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
@@ -7,24 +8,28 @@ use graphgrove_device::DevicePtr;
 use smallvec::SmallVec;
 
 use crate::block::Owner;
-use crate::hold::SheetRef;
+use crate::hold::{Hold, SheetRef};
 use crate::outputs::Outputs;
 use crate::saved::SavedOutputs;
-use crate::sheet::{Fate, Holders, Sheet};
+use crate::sheet::{Borrowed, Fate, Holders, Sheet};
 use crate::stale::{Cause, Event};
+use crate::storage::Spot;
 use crate::sync::lock;
 use crate::table::Table;
-use crate::{Epoch, Error, Ledger, OutputClass, PlannedOutput, SlabId, SlotIndex, Step, Tensor};
+use crate::{
+    Epoch, Error, Ledger, OutputClass, PlannedOutput, SlabId, SlotIndex, Step, Storage, Taker, Tensor,
+};
 
 /// Where a node's outputs live, made once when the node is recorded.
 ///
 /// The slab belongs to whoever runs the node. Each run hands the outputs back anew, in an epoch of its own; every handle of
-/// an earlier run that is still around is stale from then on. Dropping the slab leaves its handles valid: the memory is
-/// theirs for as long as the slab's [`Ledger`] keeps it.
+/// an earlier run that is still around is stale from then on. Dropping the slab [sweeps](Self::sweep) all of it and leaves its
+/// handles valid: the memory is theirs for as long as the slab's [`Ledger`] keeps it.
 pub struct Slab {
     sheet: SheetRef,
-    /// Sheets with stale or moved handles, and sheets that had some: they are used again once nothing holds them.
-    retired: Vec<SheetRef>,
+    /// Sheets with stale or moved handles, and sheets that had some: they are used again once nothing holds them. The next
+    /// to be looked at is in front.
+    retired: VecDeque<SheetRef>,
     epoch: Epoch,
     made_in: Step,
     /// The slots, as bits, that are neither stale nor moved in this run.
@@ -32,6 +37,12 @@ pub struct Slab {
     /// The slots, as bits, that were live when their deaths were last asked for.
     seen: Box<[u64]>,
 }
+
+/// How many retired sheets a run looks at for one to use again.
+const LOOKS: usize = 4;
+
+/// How many retired sheets a sweep looks at.
+const SWEPT: usize = 64;
 
 /// What a run leaves: its outputs, and what its backward reads.
 #[derive(Debug)]
@@ -48,7 +59,7 @@ impl Slab {
     /// `producer` is the function's name for reports, `key` any number by which the caller knows the node.
     ///
     /// # Errors
-    /// [`Error::BadOutput`], [`Error::OutOfStorage`], [`Error::TooManyOutputs`]
+    /// [`Error::BadOutput`], [`Error::OutOfStorage`], [`Error::SharedBlock`], [`Error::TooManyOutputs`]
     pub fn new(
         ledger: &Arc<Ledger>,
         producer: impl Into<Arc<str>>,
@@ -59,7 +70,7 @@ impl Slab {
         let words = table.own.len();
         Ok(Self {
             sheet: SheetRef::new(Sheet::new(table, Arc::clone(ledger))),
-            retired: Vec::new(),
+            retired: VecDeque::new(),
             epoch: Epoch::new(0),
             made_in: Step::new(0),
             valid: vec![0; words].into(),
@@ -93,6 +104,7 @@ impl Slab {
 
     /// The last run; 0 before the first.
     #[must_use]
+    #[inline]
     pub const fn epoch(&self) -> Epoch {
         self.epoch
     }
@@ -103,45 +115,61 @@ impl Slab {
     /// the input of this call, for an alias of an earlier slot any tensor on it, for a captured constant the constant.
     ///
     /// # Errors
-    /// [`Error::NoSource`], [`Error::WrongSource`], [`Error::OutOfStorage`], [`Error::Stale`] for a source that is stale,
-    /// [`Error::Pinned`] for an output of the last run that is live and pinned.
+    /// [`Error::NoSource`], [`Error::WrongSource`], [`Error::OutOfStorage`] and [`Error::BeforeStorage`] for a source without
+    /// the bytes that the alias has, [`Error::TooLarge`], [`Error::Stale`] for a source that is stale,
+    /// [`Error::Pinned`] for an output of the last run that is live and [pinned](Self::pinned).
     pub fn hand_back(
         &mut self,
         step: Step,
         source: impl FnMut(SlotIndex, OutputClass) -> Option<Tensor>,
     ) -> Result<HandedBack, Error> {
-        let fresh_sheet = (!self.sheet.is_free()).then(|| self.spare());
-        let sheet = fresh_sheet.as_ref().unwrap_or(&self.sheet);
-        let mut elsewhere = SmallVec::new();
-        if !sheet.table.sourced.is_empty() {
-            let brought = bring(sheet, source, &mut elsewhere);
-            if let Err(error) = brought {
-                lock(&sheet.borrowed).clear();
-                self.retired.extend(fresh_sheet);
-                return Err(error);
-            }
-        }
-        if let Some(sheet) = fresh_sheet {
-            if let Err(error) = self.invalidate(&Cause { event: Event::RanAgain, step, by: None }) {
-                lock(&sheet.borrowed).clear();
-                self.retired.push(sheet);
-                return Err(error);
-            }
-            self.retired.push(std::mem::replace(&mut self.sheet, sheet));
-        }
+        let is_ready = self.sheet.table.sourced.is_empty() && self.sheet.is_free();
+        let brought = if is_ready { None } else { self.make_ready(step, source)? };
         let sheet = &self.sheet;
         let epoch = Epoch::new(self.epoch.get() + 1);
         sheet.begin(epoch);
+        if let Some(brought) = brought {
+            *lock(&sheet.borrowed) = brought.borrowed;
+            *lock(&sheet.saved_elsewhere) = brought.saved;
+        }
         (self.epoch, self.made_in) = (epoch, step);
-        self.valid.copy_from_slice(&sheet.table.own);
-        self.seen.copy_from_slice(&sheet.table.own);
+        for ((valid, seen), own) in self.valid.iter_mut().zip(&mut self.seen).zip(&sheet.table.own) {
+            (*valid, *seen) = (*own, *own);
+        }
         // SAFETY: `begin` has just counted one reference for the outputs, and one for what is saved, if anything is.
         let (for_outputs, for_saved) =
             unsafe { (sheet.counted(), sheet.table.has_saved.then(|| sheet.counted())) };
         Ok(HandedBack {
             outputs: Outputs::new(for_outputs, epoch),
-            saved: for_saved.map(|sheet| SavedOutputs::new(sheet, epoch, elsewhere)),
+            saved: for_saved.map(|sheet| SavedOutputs::new(sheet, epoch)),
         })
+    }
+
+    /// Finds a free sheet, brings what lies in memory of others, and makes older handles stale.
+    #[inline(never)]
+    fn make_ready(
+        &mut self,
+        step: Step,
+        source: impl FnMut(SlotIndex, OutputClass) -> Option<Tensor>,
+    ) -> Result<Option<Brought>, Error> {
+        let spare = (!self.sheet.is_free()).then(|| self.spare());
+        let brought = match bring(spare.as_ref().unwrap_or(&self.sheet), source) {
+            Ok(brought) => brought,
+            Err(error) => {
+                spare.into_iter().for_each(|sheet| self.retired.push_front(sheet));
+                return Err(error);
+            }
+        };
+        if let Some(sheet) = spare {
+            // What was brought is dropped without a lock if this fails, since what owns its memory may be anybody's.
+            if let Err(error) = self.invalidate(&Cause { event: Event::RanAgain, step, by: None }) {
+                self.retired.push_front(sheet);
+                return Err(error);
+            }
+            // In front, since the handles of the last run are more likely to go than those that are kept for long.
+            self.retired.push_front(std::mem::replace(&mut self.sheet, sheet));
+        }
+        Ok(brought)
     }
 
     /// Hands the outputs of a recording back, the first run of its node.
@@ -151,22 +179,47 @@ impl Slab {
     /// the function left elsewhere count for the slots' liveness from here on, and go stale with them.
     ///
     /// # Errors
-    /// As [`hand_back`](Self::hand_back).
+    /// As [`hand_back`](Self::hand_back), and [`Error::NotRecorded`] if a fresh output's tensor is missing or does not lie in
+    /// the block that was planned for it: nobody would keep that block from being given back while the slot is live.
     pub fn hand_back_recorded(
         &mut self,
         step: Step,
         recorded: &[Option<Tensor>],
         source: impl FnMut(SlotIndex, OutputClass) -> Option<Tensor>,
     ) -> Result<(HandedBack, Vec<(SlotIndex, Owner)>), Error> {
+        self.check_recorded(recorded)?;
         let back = self.hand_back(step, source)?;
         let owners = adopt(&back, recorded);
         Ok((back, owners))
     }
 
+    /// Whether what a function returned lies where its outputs were planned: what [`hand_back_recorded`](Self::hand_back_recorded)
+    /// asks first, for whoever has to know before the work is launched.
+    ///
+    /// # Errors
+    /// [`Error::NotRecorded`], [`Error::Stale`]
+    pub fn check_recorded(&self, recorded: &[Option<Tensor>]) -> Result<(), Error> {
+        for slot in (0..self.words()).flat_map(|word| SlotIndex::in_word(word, self.own_word(word))) {
+            let given = recorded.get(slot.place()).and_then(Option::as_ref).map(Tensor::storage);
+            let block = given.and_then(Storage::unadopted).map(|block| (block.base, block.bytes));
+            if block.is_none() || block != self.block(slot) {
+                let given = given.map(Storage::id).transpose()?.flatten();
+                return Err(Error::NotRecorded { output: slot, given });
+            }
+        }
+        Ok(())
+    }
+
     /// A sheet on which nothing is held.
+    ///
+    /// It looks at a few of the retired ones, and at the next few when it is asked again. If it looked at all, somebody who
+    /// keeps an output of every run would make each run slower than the one before.
     fn spare(&mut self) -> SheetRef {
-        if let Some(at) = self.retired.iter().position(SheetRef::is_sole) {
-            return self.retired.swap_remove(at);
+        for _ in 0..LOOKS.min(self.retired.len()) {
+            match self.retired.pop_front() {
+                Some(sheet) if sheet.is_sole() => return sheet,
+                held => self.retired.extend(held),
+            }
         }
         SheetRef::new(Sheet::new(Arc::clone(&self.sheet.table), Arc::clone(&self.sheet.ledger)))
     }
@@ -205,23 +258,50 @@ impl Slab {
         pinned
     }
 
+    /// Whether a hold is one of the last run, and its value is where it was.
+    #[inline]
+    pub(crate) fn is_of_last_run(&self, hold: &Hold) -> bool {
+        let sheet: &Sheet = &self.sheet;
+        hold.is_current_on(sheet, self.epoch)
+            || (std::ptr::eq(hold.sheet(), sheet)
+                && hold.value().epoch == self.epoch
+                && matches!(hold.find(), Ok(Spot::Slot(_))))
+    }
+
     /// Whether somebody has the address of a slot and cannot be told of a new one.
     #[must_use]
     pub fn is_pinned(&self, slot: SlotIndex) -> bool {
         self.is_live(slot) && self.sheet.is_pinned(slot)
     }
 
+    /// A live slot whose address somebody has and cannot be told of a new one, the lowest; none if the node can run again.
+    ///
+    /// It is to be asked before the node's work is launched: when the outputs are handed back it is too late.
+    #[must_use]
+    pub fn pinned(&self) -> Option<SlotIndex> {
+        self.live().find(|&slot| self.sheet.is_pinned(slot))
+    }
+
     /// Lets go of copies that no handle reads any more, and of sheets that will not be used again. Returns how many copies.
     ///
     /// Copies that were made at the end of a step are the caller's memory; a handle's drop does not give them back,
-    /// because it may happen anywhere.
+    /// because it may happen anywhere. Of the runs of which handles are kept it looks at up to 64, and at the next ones when it
+    /// is called again, so that it takes no longer the more are kept.
     pub fn sweep(&mut self) -> usize {
-        let copies = self.retired.iter().chain([&self.sheet]).map(|sheet| sheet.sweep()).sum();
-        let mut spare = 0;
-        self.retired.retain(|sheet| {
-            spare += usize::from(sheet.is_sole());
-            !sheet.is_sole() || spare == 1
-        });
+        let mut copies = self.sheet.sweep();
+        let mut spare = None;
+        for _ in 0..SWEPT.min(self.retired.len()) {
+            let Some(sheet) = self.retired.pop_front() else { break };
+            copies += sheet.sweep();
+            if !sheet.is_sole() {
+                self.retired.push_back(sheet);
+            } else if spare.is_none() {
+                spare = Some(sheet);
+            }
+        }
+        if let Some(sheet) = spare {
+            self.retired.push_front(sheet);
+        }
         copies
     }
 
@@ -241,6 +321,7 @@ impl Slab {
 
     /// How many liveness words there are.
     #[must_use]
+    #[inline]
     pub fn words(&self) -> u32 {
         self.valid.len() as u32
     }
@@ -253,6 +334,7 @@ impl Slab {
 
     /// Whether any slot is live.
     #[must_use]
+    #[inline]
     pub fn any_live(&self) -> bool {
         (0..self.words()).any(|word| self.live_word(word) != 0)
     }
@@ -293,15 +375,36 @@ impl Slab {
     pub fn holders(&self, slot: SlotIndex) -> Holders {
         if self.is_live(slot) { self.sheet.holders(slot) } else { Holders::default() }
     }
+
+    /// Where in the program handles of a live slot were handed out in this run; empty unless the ledger
+    /// [notes](Ledger::note_takers) it. Some of the handles may be gone: [`holders`](Self::holders) says how many are left.
+    #[must_use]
+    pub fn takers(&self, slot: SlotIndex) -> Vec<Taker> {
+        if self.is_live(slot) { lock(&self.sheet.takers).of(slot, self.epoch) } else { Vec::new() }
+    }
 }
 
-/// Makes the handles of outputs in memory of others, and lays them where they wait to be taken.
+/// Handles of outputs in memory of others.
+struct Brought {
+    /// For the caller.
+    borrowed: Vec<Borrowed>,
+    /// For the backward.
+    saved: Vec<(SlotIndex, Tensor)>,
+}
+
+/// Makes the handles of outputs in memory of others; none if there are no such outputs. The sheet is free.
+///
+/// They are laid on the sheet when the run begins, in the room that those of its last run left: nothing is there, and no
+/// lock is held, while `source` runs, which is the caller's code and may end early.
 fn bring(
     sheet: &Sheet,
     mut source: impl FnMut(SlotIndex, OutputClass) -> Option<Tensor>,
-    saved: &mut SmallVec<[(SlotIndex, Tensor); 1]>,
-) -> Result<(), Error> {
-    let mut borrowed = lock(&sheet.borrowed);
+) -> Result<Option<Brought>, Error> {
+    if sheet.table.sourced.is_empty() {
+        return Ok(None);
+    }
+    let mut borrowed = std::mem::take(&mut *lock(&sheet.borrowed));
+    let mut saved = std::mem::take(&mut *lock(&sheet.saved_elsewhere));
     for &output in &sheet.table.sourced {
         let Some(planned) = sheet.table.output(output) else { continue };
         let brought = source(output, planned.class).ok_or(Error::NoSource { output })?;
@@ -319,35 +422,32 @@ fn bring(
             brought.offset_bytes()
         };
         let layout = planned.layout.clone().ok_or(Error::BadOutput { output })?;
-        let offset = from.checked_add_signed(planned.offset).ok_or(Error::OutOfStorage {
-            offset: from,
-            span: layout.span_bytes(),
-            bytes: brought.storage().bytes()?,
+        let offset = from.checked_add_signed(planned.offset).ok_or(if planned.offset < 0 {
+            Error::BeforeStorage { before: planned.offset.unsigned_abs() - from }
+        } else {
+            Error::TooLarge
         })?;
         let tensor = Tensor::with(brought.into_storage(), layout, offset)?;
         if planned.readers.backward() {
             saved.push((output, tensor.clone()));
         }
         if planned.readers.caller() {
-            borrowed.push((output, tensor));
+            borrowed.push((output, Some(tensor)));
         }
     }
-    Ok(())
+    Ok(Some(Brought { borrowed, saved }))
 }
 
 /// Makes the blocks of a recording's own tensors those of its slots, and returns what owned them.
 ///
-/// Precondition: nothing has been taken from or dropped of what was handed back.
+/// Preconditions: nothing has been taken from or dropped of what was handed back; what is recorded for a slot lies in its
+/// block.
 fn adopt(back: &HandedBack, recorded: &[Option<Tensor>]) -> Vec<(SlotIndex, Owner)> {
     let sheet = back.outputs.sheet();
     let mut owners = Vec::new();
     for (slot, tensor) in (0..).map(SlotIndex::new).zip(recorded) {
         let block = tensor.as_ref().and_then(|tensor| tensor.storage().unadopted());
-        let Some(block) =
-            block.filter(|block| sheet.is_held(slot) && sheet.table.place(slot).base == block.base)
-        else {
-            continue;
-        };
+        let Some(block) = block.filter(|_| sheet.table.owns(slot)) else { continue };
         sheet.hold_again(slot);
         // SAFETY: `back` holds the slot, and nothing of it has been let go of; the holder taken over was added just now.
         let hold = unsafe { sheet.take_over(slot, back.outputs.epoch()) };
@@ -356,6 +456,15 @@ fn adopt(back: &HandedBack, recorded: &[Option<Tensor>]) -> Vec<(SlotIndex, Owne
         }
     }
     owners
+}
+
+impl Drop for Slab {
+    fn drop(&mut self) {
+        // Nobody can sweep any more: what is not let go of here waits for the last handle of its run.
+        for sheet in self.retired.iter().chain([&self.sheet]) {
+            sheet.sweep();
+        }
+    }
 }
 
 impl fmt::Debug for Slab {

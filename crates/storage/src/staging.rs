@@ -89,9 +89,18 @@ impl Region<'_> {
     }
 }
 
-/// Sorts the staged regions by address, and refuses what copying would tear apart.
-pub(crate) fn refuse_conflicts(staged: &mut [Region<'_>], in_place: &[Region<'_>]) -> Result<(), Error> {
+/// Sorts the regions by address, and refuses what copying would tear apart.
+pub(crate) fn refuse_conflicts(staged: &mut [Region<'_>], in_place: &mut [Region<'_>]) -> Result<(), Error> {
     staged.sort_by_key(|region| (region.start, region.input));
+    in_place.sort_by_key(|region| (region.start, region.input));
+    // How far the regions in place reach, up to each of them: further down there is nothing to compare with.
+    let reach: Vec<u64> = in_place
+        .iter()
+        .scan(0, |reach, region| {
+            *reach = region.end().max(*reach);
+            Some(*reach)
+        })
+        .collect();
     for (at, a) in staged.iter().enumerate() {
         for b in staged.iter().skip(at + 1).take_while(|b| b.start < a.end()) {
             let same = a.start == b.start && a.layout == b.layout;
@@ -99,7 +108,9 @@ pub(crate) fn refuse_conflicts(staged: &mut [Region<'_>], in_place: &[Region<'_>
                 return Err(Error::Refused(Conflict::PartialOverlap { a: a.input, b: b.input }));
             }
         }
-        for other in in_place {
+        let before = in_place.partition_point(|other| other.start < a.end());
+        let near = in_place.iter().zip(&reach).take(before).rev();
+        for (other, _) in near.take_while(|&(_, &reach)| reach > a.start) {
             if (a.mutated || other.mutated) && a.overlaps(other) {
                 return Err(Error::Refused(Conflict::StagedOverInPlace {
                     staged: a.input,

@@ -57,7 +57,8 @@ impl Storage {
         Self(Kind::Empty)
     }
 
-    /// The identity of the memory; none if there is none.
+    /// The identity of the memory; none if there is none. When a block of the pool becomes an output of a node, it gets that
+    /// of its slot.
     ///
     /// # Errors
     /// [`Error::Stale`]
@@ -202,7 +203,7 @@ impl fmt::Debug for Storage {
     }
 }
 
-/// Observes a storage without keeping it live.
+/// Observes a storage without keeping it live. What a [`Ledger`](crate::Ledger) keeps, it may keep.
 #[derive(Clone)]
 pub struct Watch(Watched);
 
@@ -216,16 +217,29 @@ impl Watch {
     /// Whether somebody can still reach the storage's memory where it was: it is held, and neither stale nor moved.
     #[must_use]
     pub fn is_live(&self) -> bool {
+        self.id().is_some()
+    }
+
+    /// The identity of the storage's memory where it was; none if nobody can reach it there any more. That of a block
+    /// changes when it becomes an output.
+    #[must_use]
+    pub fn id(&self) -> Option<StorageId> {
         match &self.0 {
-            Watched::Slot(sheet, slot, epoch) => {
-                sheet.is_held(*slot)
-                    && sheet.is_in_run(*epoch)
-                    && matches!(sheet.look(*slot, *epoch), Ok(Found::Here))
+            &Watched::Slot(ref sheet, slot, epoch) => {
+                let is_here = sheet.is_held(slot)
+                    && sheet.is_in_run(epoch)
+                    && matches!(sheet.look(slot, epoch), Ok(Found::Here));
+                is_here.then(|| StorageId::Slot(SlotValue { slab: sheet.table.id, slot, epoch }))
             }
-            Watched::Block(block) => block.upgrade().is_some_and(|block| match block.adopted() {
-                Some(hold) => matches!(hold.find(), Ok(Spot::Slot(_))),
-                None => true,
-            }),
+            Watched::Block(block) => {
+                let block = block.upgrade()?;
+                match block.adopted() {
+                    Some(hold) => {
+                        matches!(hold.find(), Ok(Spot::Slot(_))).then(|| StorageId::Slot(hold.value()))
+                    }
+                    None => Some(StorageId::Block(block.id)),
+                }
+            }
         }
     }
 }

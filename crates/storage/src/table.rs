@@ -85,6 +85,7 @@ impl Table {
                 }
             }
         }
+        refuse_shared_blocks(&outputs)?;
         let mut shared = Vec::new();
         for (slot, &returns) in (0..count).map(SlotIndex::new).zip(&holds) {
             let is_saved = saved.get(slot.word() as usize).is_some_and(|bits| bits & slot.bit() != 0);
@@ -155,6 +156,24 @@ impl Table {
     pub(crate) fn owns(&self, slot: SlotIndex) -> bool {
         self.own.get(slot.word() as usize).is_some_and(|bits| bits & slot.bit() != 0)
     }
+}
+
+/// Rejects fresh outputs of which two would own the same memory, each believing that it is its own.
+fn refuse_shared_blocks(outputs: &[PlannedOutput]) -> Result<(), Error> {
+    let blocks =
+        (0..).map(SlotIndex::new).zip(outputs).filter(|(_, output)| output.class == OutputClass::Fresh);
+    let mut blocks: Vec<_> = blocks
+        .filter_map(|(slot, output)| output.block.map(|(base, bytes)| (base.get(), bytes, slot)))
+        .collect();
+    blocks.sort_unstable();
+    for pair in blocks.windows(2) {
+        if let &[(base, bytes, a), (next, _, b)] = pair
+            && next - base < bytes
+        {
+            return Err(Error::SharedBlock { a, b });
+        }
+    }
+    Ok(())
 }
 
 /// Rejects an output that does not fit its class.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use graphgrove_device::DevicePtr;
 
 use crate::storage::{Kind, check_bounds};
-use crate::{DType, Error, Layout, Signature, SlotIndex, Storage};
+use crate::{DType, Error, Layout, Signature, Slab, SlotIndex, Storage};
 
 /// A typed, strided view of a storage.
 ///
@@ -24,7 +24,8 @@ pub struct Tensor {
 static NO_LAYOUT: std::sync::LazyLock<Layout> = std::sync::LazyLock::new(Layout::nothing);
 
 impl Tensor {
-    /// A view of a storage, `offset` bytes from its start on. A layout without elements needs no memory.
+    /// A view of a storage, `offset` bytes from its start on. A layout without elements needs no memory, and lies at the
+    /// storage's end if its offset is larger.
     ///
     /// # Errors
     /// [`Error::OutOfStorage`], [`Error::Stale`]
@@ -42,9 +43,12 @@ impl Tensor {
 
     pub(crate) fn with(storage: Storage, layout: Arc<Layout>, offset: u64) -> Result<Self, Error> {
         let bytes = storage.bytes()?;
-        if !layout.is_empty() {
+        let offset = if layout.is_empty() {
+            offset.min(bytes)
+        } else {
             check_bounds(offset, layout.span_bytes(), bytes)?;
-        }
+            offset
+        };
         Ok(Self { storage, view: Some((layout, offset)) })
     }
 
@@ -105,8 +109,12 @@ impl Tensor {
 
     /// What a recording compares of its inputs: element type, shape and strides in one word.
     #[must_use]
+    #[inline]
     pub fn signature(&self) -> Signature {
-        self.layout().signature()
+        match &self.view {
+            Some((layout, _)) => layout.signature(),
+            None => self.layout().signature(),
+        }
     }
 
     /// The bytes from where the storage starts to the first element.
@@ -140,7 +148,54 @@ impl Tensor {
     /// # Errors
     /// [`Error::Stale`]
     pub fn as_input(&self) -> Result<Passed, Error> {
-        Ok(Passed { storage: self.storage.id()?, address: self.address()?, signature: self.signature() })
+        let storage = self.storage.id()?.filter(|_| !self.layout().is_empty());
+        Ok(Passed { storage, address: self.address()?, signature: self.signature() })
+    }
+
+    /// The address of the first element, null for a tensor without memory; none if the value is gone. It is
+    /// [`address`](Self::address) for whoever does not ask why.
+    #[must_use]
+    #[inline]
+    pub fn locate(&self) -> Option<DevicePtr> {
+        match &self.storage.0 {
+            Kind::Block(block) if block.adopted().is_none() => {
+                let offset = self.view.as_ref().map_or(0, |(_, offset)| *offset);
+                block.base.checked_add(offset)
+            }
+            _ => self.locate_slot(),
+        }
+    }
+
+    /// The address of the first element, as [`locate`](Self::locate), of a tensor with this layout; none for any other.
+    #[must_use]
+    #[inline]
+    pub fn locate_as(&self, signature: Signature) -> Option<DevicePtr> {
+        if let (Some((layout, offset)), Kind::Block(block)) = (&self.view, &self.storage.0)
+            && block.adopted().is_none()
+        {
+            return if layout.signature() == signature { block.base.checked_add(*offset) } else { None };
+        }
+        if self.signature() == signature { self.locate_slot() } else { None }
+    }
+
+    #[inline(never)]
+    fn locate_slot(&self) -> Option<DevicePtr> {
+        self.address().ok()
+    }
+
+    /// Whether the tensor is a view of what the slab's last run left in a slot, and that is not gone.
+    #[must_use]
+    #[inline]
+    pub fn is_value_of(&self, slab: &Slab, slot: SlotIndex) -> bool {
+        let hold = match &self.storage.0 {
+            Kind::Slot(hold) => hold,
+            Kind::Block(block) => match block.adopted() {
+                Some(hold) => hold,
+                None => return false,
+            },
+            Kind::Empty => return false,
+        };
+        hold.slot() == slot && slab.is_of_last_run(hold)
     }
 
     /// Whether the two lie in the same memory, at whatever places.

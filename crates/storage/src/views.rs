@@ -25,7 +25,7 @@ impl Tensor {
             // With at most one element left the stride is never used, and its product may be too large to write down.
             *by = if count > 1 { stride.checked_mul(step).ok_or(Error::TooLarge)? } else { stride };
         }
-        self.view(&shape, &strides, if count == 0 { 0 } else { start * stride })
+        self.view(&shape, &strides, if count == 0 || self.layout().is_empty() { 0 } else { start * stride })
     }
 
     /// The elements at one index of a dimension, without that dimension.

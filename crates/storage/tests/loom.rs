@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering as Real};
 
 use graphgrove_device::DevicePtr;
 use graphgrove_storage::{
-    Cause, Error, Event, Layout, Ledger, OutputClass, PlannedOutput, Readers, Slab, SlotIndex, Step, Tensor,
+    Cause, Error, Event, Layout, Ledger, OutputClass, PlannedOutput, Readers, Slab, SlotIndex, Step, Storage,
+    Tensor,
 };
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, Ordering};
@@ -243,5 +244,27 @@ fn outputs_that_are_all_taken_reach_nothing_of_the_run_that_begins_meanwhile() {
         assert!(slab.is_live(slot(0)));
         drop((new, slab));
         assert_eq!(drops.count(), 1);
+    });
+}
+
+#[test]
+fn a_pin_that_is_taken_while_its_block_becomes_an_output_is_one_of_the_output() {
+    loom::model(|| {
+        let (mut slab, drops) = slab(vec![output(0)]);
+        let block = Storage::pool_block(DevicePtr::new(0x1000), 64, Box::new(Counted(drops.clone())));
+        let recorded = Tensor::new(block, Layout::of::<f32>(&[8]).unwrap(), 0).unwrap();
+        let early = recorded.pin().unwrap();
+        let elsewhere = recorded.clone();
+        let pins = thread::spawn(move || elsewhere.pin().unwrap());
+        let unpins = thread::spawn(move || drop(early));
+        let (back, owners) = slab.hand_back_recorded(Step::new(1), &[Some(recorded)], none).unwrap();
+        let late = pins.join().unwrap();
+        unpins.join().unwrap();
+        drop(back);
+        assert_eq!((slab.pinned(), owners.len()), (Some(slot(0)), 1));
+        drop(late);
+        assert!(slab.pinned().is_none() && !slab.any_live());
+        drop((slab, owners));
+        assert_eq!(drops.count(), 2);
     });
 }

@@ -2,8 +2,9 @@
 
 use crate::call::{Call, CallKind, Source};
 use crate::decision::{Decision, Ground, Moment, PathChange, Replay};
+use crate::ending::Returned;
 use crate::error::Error;
-use crate::function::{Demoted, Function};
+use crate::function::{Demoted, Function, WarmSignatures};
 use crate::liveness::Liveness;
 use crate::matching::fits;
 use crate::node::Node;
@@ -103,12 +104,9 @@ impl Tree {
             match self.kept_slot(call, live).filter(|_| !self.is_warm_up_at(needed)) {
                 Some(slot) => Some(slot),
                 None => {
-                    return Ok(self.decide_at_root(
-                        call,
-                        function,
-                        live,
-                        self.path_change_at_step(call, needed, live),
-                    ));
+                    let change =
+                        |returned: Returned<'_>| self.path_change_at_step(call, needed, live, returned);
+                    return Ok(self.decide_at_root(call, function, live, change));
                 }
             }
         } else {
@@ -141,7 +139,7 @@ impl Tree {
         }
         let Some(last_needed) = self.path.entries().get(..needed).and_then(<[_]>::last) else {
             let start = if self.path.is_empty() { PathChange::Starts } else { PathChange::Over };
-            return self.decide_at_root(call, function, live, start);
+            return self.decide_at_root(call, function, live, |_| start);
         };
         let parent = Some(last_needed.node);
         if let Some(node) = self.find(parent, call, function, live) {
@@ -149,17 +147,29 @@ impl Tree {
         }
         let limits = &self.options.limits;
         let is_longest = needed >= limits.path_length as usize;
-        if is_longest || self.turns_on_path(call, needed) >= limits.loop_length as usize {
-            if kept.is_some() {
-                let end = PathChange::NewStep(Box::new(self.path_end(call, live)));
-                return self.decide_at_root(call, function, live, end);
-            }
-            if self.may_end_between_steps(call, live) {
-                let end = PathChange::LoopTurns(Box::new(self.loop_end(call, live)));
-                return self.decide_at_root(call, function, live, end);
-            }
+        let turns_enough = is_longest || self.turns_on_path(call, needed) >= limits.loop_length as usize;
+        if turns_enough && kept.is_some() {
+            let end =
+                |returned: Returned<'_>| PathChange::NewStep(Box::new(self.path_end(call, live, returned)));
+            return self.decide_at_root(call, function, live, end);
+        }
+        if turns_enough && self.may_end_between_steps(call, live) || self.is_held_long(call, function, needed)
+        {
+            let end =
+                |returned: Returned<'_>| PathChange::LoopTurns(Box::new(self.loop_end(call, live, returned)));
+            return self.decide_at_root(call, function, live, end);
         }
         self.run_anew(call, function, live, parent, needed, change(tail_change))
+    }
+
+    /// Whether a warm-up that something needs has held back enough calls like this one, and this is another. Then the path ends
+    /// although something of it is live; a pending backward alone is waited for, since it ends by itself.
+    fn is_held_long(&self, call: &Call<'_>, function: &Function, needed: usize) -> bool {
+        let turn = (call.function, call.kind.phase(), call.params.map(|params| params.set));
+        self.is_warm_up_at(needed)
+            && self.path.pending() == 0
+            && self.held_back.count(&turn) >= self.options.limits.loop_length
+            && function.warm.contains(&WarmSignatures::key(call))
     }
 
     /// Whether the last of the first `needed` nodes of the path is a warm-up run.
@@ -174,27 +184,37 @@ impl Tree {
         call: &Call<'_>,
         needed: usize,
         live: &L,
+        returned: Returned<'_>,
     ) -> PathChange {
         if self.path.is_empty() {
             PathChange::Starts
         } else if needed == 0 {
             PathChange::Over
         } else {
-            PathChange::NewStep(Box::new(self.path_end(call, live)))
+            PathChange::NewStep(Box::new(self.path_end(call, live, returned)))
         }
     }
 
+    /// Decides for a call that starts a path. What that does to the path there is depends on which inputs of the
+    /// call an output shares the storage of.
     fn decide_at_root<L: Liveness + ?Sized>(
         &self,
         call: &Call<'_>,
         function: &Function,
         live: &L,
-        change: PathChange,
+        change: impl FnOnce(Returned<'_>) -> PathChange,
     ) -> Decision {
-        match self.find(None, call, function, live) {
-            Some(node) => self.replay(call, node, change),
-            None => self.run_anew(call, function, live, None, 0, change),
+        if let Some(id) = self.find(None, call, function, live) {
+            let returned =
+                self.nodes.get(id).map_or(Returned::Unknown, |node| Returned::These(&node.returned));
+            return self.replay(call, id, change(returned));
         }
+        let returned = if function.warm.contains(&WarmSignatures::key(call)) {
+            Returned::These(&function.returned)
+        } else {
+            Returned::Unknown
+        };
+        self.run_anew(call, function, live, None, 0, change(returned))
     }
 
     /// The recording in this place that fits the call. At most

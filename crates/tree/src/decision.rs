@@ -52,8 +52,8 @@ pub enum PathChange {
     Kept(Slot),
     /// A step begins although something on the path is live: it ends, with these effects.
     NewStep(Box<PathEnd>),
-    /// The path holds enough turns of a loop: it ends although something on it is live, with these effects,
-    /// none of which makes anything stale.
+    /// The path holds enough turns of a loop, or enough calls that were held back by a warm-up: it ends although
+    /// something on it is live, with these effects, none of which makes anything stale.
     LoopTurns(Box<PathEnd>),
 }
 
@@ -77,8 +77,11 @@ pub struct PathEnd {
     /// The function whose call begins it.
     pub ended_by: FunctionId,
     /// Every slot that is still live, and what becomes of it. A slot whose last handle is moved into the call
-    /// is not among them: it dies with the call. An input that the caller keeps is among them; where no step
-    /// begins ([`PathChange::LoopTurns`]) it is copied out whatever its rule, so that nothing is lost.
+    /// is not among them: it dies with the call. But where an output of the call is an alias of an input, that
+    /// input's storage outlives the call, so it is among them and is copied out whatever its rule and whoever
+    /// gave it up; so is every input that a function warms up with for the first time, since what it hands back
+    /// is not known yet. An input that the caller keeps is among them; where no step begins
+    /// ([`PathChange::LoopTurns`]) it is copied out whatever its rule, so that nothing is lost.
     pub slots: Vec<OldSlot>,
     /// The inputs of the call that are outputs of the ending path. They are staged for this call, and must
     /// have been read before anything is written where the path was.

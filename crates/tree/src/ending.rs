@@ -3,13 +3,33 @@
 use crate::call::{Call, Source};
 use crate::decide::managed_inputs;
 use crate::decision::PathEnd;
+use crate::function::InputSet;
 use crate::limits::PendingRule;
 use crate::liveness::Liveness;
 use crate::node::Node;
 use crate::output::{Fate, OldOutput, OldSlot};
 use crate::path::PathEntry;
 use crate::tree::Tree;
-use crate::{Slot, SlotValue, Step};
+use crate::{InputIndex, Slot, SlotValue, Step};
+
+/// The inputs of a call whose storage an output shares. Such a storage outlives the call, whoever gave it up, so it
+/// does not end with a path that the call ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Returned<'a> {
+    /// These, as far as the function has shown.
+    These(&'a InputSet),
+    /// Any, because the function has not run in the pool with such inputs yet.
+    Unknown,
+}
+
+impl Returned<'_> {
+    fn contains(self, input: InputIndex) -> bool {
+        match self {
+            Self::These(inputs) => inputs.contains(input),
+            Self::Unknown => true,
+        }
+    }
+}
 
 impl Tree {
     /// Whether the rule for pending backwards forbids a step to begin.
@@ -46,10 +66,14 @@ impl Tree {
             && left.all(|(_, _, value)| is_input(value) || needs.of(value).rule != OldOutput::Error)
     }
 
-    /// The effects of ending the path between steps, where [`may_end_between_steps`](Self::may_end_between_steps)
-    /// allows it. An input that the caller keeps cannot be made stale there: no step told the caller so.
-    pub(crate) fn loop_end<L: Liveness + ?Sized>(&self, call: &Call<'_>, live: &L) -> PathEnd {
-        let mut end = self.path_end(call, live);
+    /// The effects of ending the path between steps. Nothing is made stale there: no step told the caller so.
+    pub(crate) fn loop_end<L: Liveness + ?Sized>(
+        &self,
+        call: &Call<'_>,
+        live: &L,
+        returned: Returned<'_>,
+    ) -> PathEnd {
+        let mut end = self.path_end(call, live, returned);
         for old in &mut end.slots {
             if old.fate == Fate::Invalidate {
                 old.fate = Fate::CopyOut;
@@ -59,13 +83,22 @@ impl Tree {
     }
 
     /// The effects of ending the path now.
-    pub(crate) fn path_end<L: Liveness + ?Sized>(&self, call: &Call<'_>, live: &L) -> PathEnd {
+    pub(crate) fn path_end<L: Liveness + ?Sized>(
+        &self,
+        call: &Call<'_>,
+        live: &L,
+        returned: Returned<'_>,
+    ) -> PathEnd {
         let needs = self.needs();
-        let slots = self.left_behind(call, live).map(|(entry, node, value)| OldSlot {
-            value,
-            producer: node.function,
-            made_in: entry.step,
-            fate: needs.of(value).fate(),
+        let is_returned =
+            |value| managed_inputs(call).any(|(index, input)| input == value && returned.contains(index));
+        let slots = self.path.live_slots(&self.nodes, live).filter_map(|(entry, node, value)| {
+            let fate = match (needs.of(value).fate(), is_returned(value)) {
+                (_, false) if is_given_up(call, value) => return None,
+                (Fate::Invalidate, true) => Fate::CopyOut,
+                (fate, _) => fate,
+            };
+            Some(OldSlot { value, producer: node.function, made_in: entry.step, fate })
         });
         PathEnd {
             step: Step::new(self.step.get() + 1),
@@ -81,11 +114,14 @@ impl Tree {
         call: &'a Call<'_>,
         live: &'a L,
     ) -> impl Iterator<Item = (&'a PathEntry, &'a Node, SlotValue)> {
-        self.path.live_slots(&self.nodes, live).filter(|(_, _, left)| {
-            !call.inputs.iter().any(|input| match input.source {
-                Source::Managed { value, given_up } => given_up && value == *left,
-                Source::Staged | Source::Scalar => false,
-            })
-        })
+        self.path.live_slots(&self.nodes, live).filter(|(_, _, left)| !is_given_up(call, *left))
     }
+}
+
+/// Whether the last handle of this output is moved into the call.
+fn is_given_up(call: &Call<'_>, output: SlotValue) -> bool {
+    call.inputs.iter().any(|input| match input.source {
+        Source::Managed { value, given_up } => given_up && value == output,
+        Source::Staged | Source::Scalar => false,
+    })
 }

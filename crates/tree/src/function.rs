@@ -139,6 +139,8 @@ pub(crate) struct Function {
     /// How often it has run, in whatever way: the clock of its decaying counts.
     pub(crate) calls: u64,
     pub(crate) warm: WarmSignatures,
+    /// The inputs whose storage an output of some run in the pool shared.
+    pub(crate) returned: InputSet,
     /// What is staged because it kept changing.
     pub(crate) demoted: Demoted,
     /// How often each input was another one, lately.
@@ -218,6 +220,18 @@ impl InputSet {
     #[inline]
     pub(crate) fn contains_at(&self, index: usize) -> bool {
         self.0.get(index / 64).is_some_and(|bits| bits >> (index % 64) & 1 == 1)
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn insert_all(&mut self, other: &Self) {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), 0);
+        }
+        self.0.iter_mut().zip(&other.0).for_each(|(bits, more)| *bits |= more);
     }
 
     pub(crate) fn insert(&mut self, index: InputIndex) {

@@ -12,8 +12,10 @@ pub struct Limits {
     /// state per turn of this many. A loop that borrows its state, `state = f(&state)`, pays a second copy for
     /// it: the old state is copied out, because its owner may go on reading it.
     ///
-    /// After as many calls of warm functions below one warm-up that is still needed the tree notes that it
-    /// holds them back ([`Notice::HeldByWarmUp`](crate::Notice::HeldByWarmUp)).
+    /// It also bounds how many calls of one warm function, with the same parameters, warm up again because something of a warm-up above them is
+    /// needed: after as many the path ends in the same way, and whatever is live on it is copied out. Where a
+    /// backward is pending on the path the tree notes that it holds them back instead
+    /// ([`Notice::HeldByWarmUp`](crate::Notice::HeldByWarmUp)).
     pub loop_length: u32,
     /// Recordings of one function below one node, or as roots. One more evicts the one that was used least
     /// recently.

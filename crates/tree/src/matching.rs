@@ -1,6 +1,7 @@
 //! Whether a recording fits a call.
 
 use crate::call::{Call, Params, Source};
+use crate::decide::managed_inputs;
 use crate::function::{InputSet, first_moved};
 use crate::liveness::{DeadMask, Liveness};
 use crate::node::{Expected, ExpectedParams, Node, Role};
@@ -48,7 +49,9 @@ pub(crate) fn fits<L: Liveness + ?Sized>(
             return false;
         }
     }
-    params_fit(node.params.as_ref(), call.params.as_ref()) && demands_hold(node, call, live)
+    params_fit(node.params.as_ref(), call.params.as_ref())
+        && demands_hold(node, call, live)
+        && (node.returned.is_empty() || returned_that_dies(node, call).is_none())
 }
 
 #[inline(always)]
@@ -140,6 +143,9 @@ fn check<L: Liveness + ?Sized>(
             return Err(Mismatch::InputStillHeld { input });
         }
     }
+    if let Some(input) = returned_that_dies(node, call) {
+        return Err(Mismatch::InputStillHeld { input });
+    }
     for demand in &node.dead_before {
         still_live(demand, live.live_word(demand.node, demand.word) & demand.mask)?;
     }
@@ -193,6 +199,22 @@ fn still_live(demand: &DeadMask, bits: u64) -> Result<(), Mismatch> {
 #[cold]
 fn gives_up(call: &Call<'_>, slot: Slot) -> bool {
     given_up_bits(call, slot.node, slot.index.word()) & slot.index.bit() != 0
+}
+
+/// An input whose storage an output of `node` shares, so that it outlives the call even if the call gives it up,
+/// and whose memory the recording reuses: as another input it died there when the node was recorded.
+#[cold]
+fn returned_that_dies(node: &Node, call: &Call<'_>) -> Option<InputIndex> {
+    let dies = |slot: Slot| {
+        let in_place = node
+            .inputs
+            .iter()
+            .any(|input| matches!(input.role, Role::Managed { slot: read, dies: true, .. } if read == slot));
+        in_place || node.dead_after.iter().flat_map(|mask| mask.slots()).any(|dead| dead == slot)
+    };
+    managed_inputs(call)
+        .find(|(index, value)| node.returned.contains(*index) && dies(value.slot))
+        .map(|(index, _)| index)
 }
 
 /// The slots of one liveness word whose last handle is moved into `call`.

@@ -68,6 +68,10 @@ impl Tree {
                 }
             }
         }
+        for (slot, token) in self.path.saved() {
+            let all = needs.entry(slot).or_default();
+            *all = all.and(Need { saved_for: Some(token), rule: OldOutput::Error });
+        }
         Needs(needs)
     }
 }

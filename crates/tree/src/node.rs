@@ -1,5 +1,6 @@
 //! A node: what one recording expects of a call that wants to replay it, and what it leaves behind.
 
+use crate::function::InputSet;
 use crate::liveness::DeadMask;
 use crate::output::{OldOutput, Output, TrackedSlots};
 use crate::reasons::RecordReason;
@@ -105,6 +106,8 @@ pub struct Node {
     pub(crate) dead_after: Box<[DeadMask]>,
     pub(crate) outputs: Box<[Output]>,
     pub(crate) tracked: TrackedSlots,
+    /// The inputs whose storage an output shares: it outlives the call, whoever gave it up.
+    pub(crate) returned: InputSet,
     /// What becomes of an output without a rule of its own; the function's rule when the node was made.
     pub(crate) old_default: OldOutput,
     /// Why it was recorded; none for a warm-up run.

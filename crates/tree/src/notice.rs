@@ -25,9 +25,10 @@ pub enum Notice {
         /// The number of backwards that are pending on the path.
         pending: usize,
     },
-    /// The function is warm but keeps warming up, because something of a warm-up above it is needed and
-    /// nothing is recorded below a warm-up. The next step ends that, and so does whoever drops the value or
-    /// runs or discards the backward.
+    /// The function is warm but keeps warming up, because a backward is pending on a path with a warm-up above it
+    /// and nothing is recorded below a warm-up. The next step ends that, and so does whoever runs or discards the
+    /// backward. A live value without a pending backward holds back no more than
+    /// [`Limits::loop_length`](crate::Limits::loop_length) calls, and there is no notice of it.
     #[error("{function} warms up at every call, because something that {holder} left behind is still needed")]
     HeldByWarmUp {
         /// The function.

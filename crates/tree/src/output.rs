@@ -1,5 +1,6 @@
 //! What a call leaves behind: its outputs, and what becomes of them at a new step.
 
+use crate::function::InputSet;
 use crate::{InputIndex, SlotIndex, SlotValue};
 use smallvec::SmallVec;
 
@@ -76,6 +77,17 @@ impl Output {
     pub const fn at_new_step(self, old: OldOutput) -> Self {
         Self { old: Some(old), ..self }
     }
+}
+
+/// The inputs whose storage one of these outputs shares.
+pub(crate) fn returned_inputs(outputs: &[Output]) -> InputSet {
+    let mut returned = InputSet::default();
+    for output in outputs {
+        if let OutputKind::AliasOfInput(input) = output.kind {
+            returned.insert(input);
+        }
+    }
+    returned
 }
 
 /// The slots of a node whose liveness counts, as bits of its liveness words.

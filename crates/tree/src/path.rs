@@ -38,8 +38,12 @@ pub(crate) struct Path {
     state: PathState,
     /// How many entries have a token.
     pending: usize,
-    /// Outputs of the path of which a run on it read a copy: the run's depth, its input, and the output.
+    /// Outputs of the path of which a run on it read a copy: the run's depth, its input, and the output, in the
+    /// order of depth and input.
     staged: Vec<(u32, InputIndex, Slot)>,
+    /// Outputs of the path that a forward outside of the path may have saved: the output's depth, the output, and
+    /// the pending backward.
+    saved: Vec<(u32, Slot, TokenId)>,
 }
 
 impl Path {
@@ -129,7 +133,9 @@ impl Path {
         if len == 0 {
             self.state = PathState::None;
         }
-        self.staged.retain(|(depth, ..)| (*depth as usize) < len);
+        let kept = self.staged.iter().rposition(|(depth, ..)| (*depth as usize) < len);
+        self.staged.truncate(kept.map_or(0, |last| last + 1));
+        self.saved.retain(|(depth, ..)| (*depth as usize) < len);
         self.entries.drain(len.min(self.entries.len())..)
     }
 
@@ -148,8 +154,23 @@ impl Path {
 
     /// The output of the path of which the run at `depth` read a copy as this input.
     pub(crate) fn staged_from(&self, depth: u32, input: InputIndex) -> Option<Slot> {
-        let found = self.staged.iter().find(|(at, index, _)| (*at, *index) == (depth, input));
-        found.map(|(_, _, from)| *from)
+        let found = self.staged.binary_search_by_key(&(depth, input), |(at, index, _)| (*at, *index)).ok()?;
+        self.staged.get(found).map(|(_, _, from)| *from)
+    }
+
+    /// Notes that a pending backward that holds no run may read this output of the path.
+    pub(crate) fn note_saved(&mut self, depth: u32, from: Slot, token: TokenId) {
+        self.saved.push((depth, from, token));
+    }
+
+    /// The outputs of the path that pending backwards may read which hold no run of it.
+    pub(crate) fn saved(&self) -> impl Iterator<Item = (Slot, TokenId)> + '_ {
+        self.saved.iter().map(|(_, slot, token)| (*slot, *token))
+    }
+
+    /// A backward that holds no run is pending no longer.
+    pub(crate) fn forget_saved(&mut self, token: TokenId) {
+        self.saved.retain(|(.., saved_for)| *saved_for != token);
     }
 
     /// Takes the token off the run at `depth`, if that run is still this one.
@@ -168,4 +189,36 @@ fn is_needed<L: Liveness + ?Sized>(entry: &PathEntry, nodes: &SlotMap<NodeId, No
         || nodes.get(entry.node).is_some_and(|node| {
             node.tracked.words().any(|(word, tracked)| live.live_word(entry.node, word) & tracked != 0)
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_of_what_was_read_go_with_the_runs_that_read_it() {
+        let mut path = Path::default();
+        let slot = |index| Slot { node: NodeId::default(), index: SlotIndex::new(index) };
+        let input = InputIndex::new;
+        for depth in 0..3 {
+            let entry = PathEntry {
+                node: NodeId::default(),
+                epoch: Epoch::default(),
+                step: Step::default(),
+                token: None,
+            };
+            path.push(entry, PathState::Replaying);
+            path.note_staged(depth, input(1), slot(10 * depth + 1));
+            path.note_staged(depth, input(4), slot(10 * depth + 4));
+            path.note_saved(depth, slot(depth), TokenId::default());
+        }
+        let found =
+            |path: &Path| [(0, 1), (1, 4), (1, 3), (2, 1)].map(|(at, of)| path.staged_from(at, input(of)));
+        assert_eq!(found(&path), [Some(slot(1)), Some(slot(14)), None, Some(slot(21))]);
+        assert_eq!(path.cut(2).count(), 1);
+        assert_eq!(found(&path), [Some(slot(1)), Some(slot(14)), None, None]);
+        assert_eq!(path.saved().map(|(slot, _)| slot).collect::<Vec<_>>(), [slot(0), slot(1)]);
+        path.forget_saved(TokenId::default());
+        assert_eq!(path.saved().count(), 0);
+    }
 }

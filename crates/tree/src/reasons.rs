@@ -144,8 +144,9 @@ pub enum WarmUpReason {
     Cold,
     /// The path is a warm-up with live outputs or a pending backward: its addresses are not stable, so nothing
     /// can be recorded below it. That lasts until the outputs have died and the backward has run or was
-    /// discarded, or until the next step, whichever comes first; without either it lasts for ever, and a
-    /// notice says so.
+    /// discarded, or until the next step, whichever comes first. Without either, outputs alone hold back at most
+    /// [`Limits::loop_length`](crate::Limits::loop_length) calls and are copied out then; a backward that is
+    /// pending for ever holds them back for ever, and a notice says so.
     #[error("an output of a warm-up is still in use, and nothing is recorded below a warm-up")]
     BelowWarmUp {
         /// The last warm-up run that still holds the path.
@@ -160,6 +161,9 @@ pub enum EagerReason {
     /// A recording or a warm-up is in progress.
     #[error("another recording or warm-up is in progress")]
     Busy,
+    /// The layers above cannot run it in the pool, or were told not to.
+    #[error("it cannot run in the pool")]
+    Unpoolable,
     /// The function writes to an input that is neither a parameter nor an output of the path, and copying it
     /// back is switched off.
     #[error("input {input} is written to and belongs neither to the parameters nor to the path")]

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::liveness::{DeadMask, Liveness};
 use crate::node::{Expected, Node, Role};
 use crate::notice::Notice;
-use crate::output::{OldOutput, Output, OutputKind, TrackedSlots};
+use crate::output::{OldOutput, Output, OutputKind, TrackedSlots, returned_inputs};
 use crate::path::PathState;
 use crate::reasons::{Demotion, RecordReason};
 use crate::ticket::Recording;
@@ -76,6 +76,7 @@ impl Tree {
         if let Some(function) = self.function_mut(ground.function) {
             function.nodes.push(id);
         }
+        self.learn_returned(id);
         if let Some(parent) = ground.parent.and_then(|parent| self.nodes.get_mut(parent))
             && !parent.child_functions.contains(&ground.function)
         {
@@ -133,6 +134,14 @@ impl Tree {
         demotions.into_iter().for_each(|demotion| function.demote(demotion));
     }
 
+    /// Learns which inputs the function of a new node hands back.
+    pub(crate) fn learn_returned(&mut self, id: NodeId) {
+        let Some(node) = self.nodes.get(id) else { return };
+        if let Some(function) = self.functions.get_mut(node.function) {
+            function.returned.insert_all(&node.returned);
+        }
+    }
+
     /// A node that has not run yet and, until it is said otherwise, is a warm-up run.
     pub(crate) fn new_node(&mut self, ground: &Ground, outputs: Vec<Output>, old_default: OldOutput) -> Node {
         let depth = self.kept_len(ground);
@@ -150,6 +159,7 @@ impl Tree {
             dead_before: Box::default(),
             dead_after: Box::default(),
             tracked: TrackedSlots::of(&outputs),
+            returned: returned_inputs(&outputs),
             outputs: outputs.into(),
             old_default,
             reason: None,

@@ -1,6 +1,7 @@
 //! Transitions: each reports that something was done. One that returns an error leaves the tree as it was.
 
 use crate::call::{Call, CallKind, Source};
+use crate::decide::managed_inputs;
 use crate::decision::{Ground, Moment, PathChange, Replay};
 use crate::error::Error;
 use crate::limits::PendingRule;
@@ -101,7 +102,9 @@ impl Tree {
     ///
     /// Precondition: none beyond what [`decide`](Self::decide) checks. Effect: the call's token is made or
     /// consumed, and the function's counts decay by one call; the path stays as it is. The token of a forward
-    /// that ran eagerly holds nothing.
+    /// that ran eagerly does not hold the path, but any input of it that is an output of the path counts as saved
+    /// for the backward: at a new step it is copied out if it is still live, since which inputs the forward saved
+    /// is not said.
     ///
     /// # Errors
     ///
@@ -110,7 +113,7 @@ impl Tree {
         self.registered(call.function)?;
         let token = match call.kind {
             CallKind::Inference => None,
-            CallKind::Forward => Some(self.tokens.add(None)),
+            CallKind::Forward => Some(self.add_eager_token(call)),
             CallKind::Backward(token) if !self.tokens.is_pending(token) => {
                 return Err(Error::UnknownToken { token });
             }
@@ -195,7 +198,7 @@ impl Tree {
         node.epoch = ran.epoch;
         node.last_used = self.runs;
         if depth == 0 {
-            self.held_back = 0;
+            self.held_back.clear();
         }
         if depth == 0 || moment.steps_answered > self.steps_answered {
             self.step = Step::new(self.step.get() + 1);
@@ -248,10 +251,25 @@ impl Tree {
 
     fn consume(&mut self, token: TokenId) -> bool {
         let Some(held) = self.tokens.remove(token) else { return false };
-        if let Some(depth) = held {
-            self.path.release_token(depth, token);
+        match held {
+            Some(depth) => self.path.release_token(depth, token),
+            None => self.path.forget_saved(token),
         }
         true
+    }
+
+    /// The token of a forward that ran eagerly. What that saved of its inputs is not known, so each of them counts
+    /// as saved.
+    fn add_eager_token(&mut self, call: &Call<'_>) -> TokenId {
+        let token = self.tokens.add(None);
+        for (_, value) in managed_inputs(call) {
+            if let Some(depth) = self.nodes.get(value.slot.node).map(|node| node.depth)
+                && self.path.contains(&value, depth + 1, &self.nodes)
+            {
+                self.path.note_saved(depth, value.slot, token);
+            }
+        }
+        token
     }
 
     fn count_call(&mut self, function: FunctionId) {

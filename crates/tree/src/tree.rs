@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::function::{Function, FunctionSpec, Functions};
+use crate::held::HeldBack;
 use crate::index::Index;
 use crate::limits::Options;
 use crate::liveness::Liveness;
@@ -60,8 +61,8 @@ pub struct Tree {
     pub(crate) last: Option<NodeId>,
     /// What ran after that node the last time; it is tried first.
     pub(crate) predicted: Option<NodeId>,
-    /// How many calls of warm functions have warmed up on this path because something above them was a warm-up.
-    pub(crate) held_back: u64,
+    /// The calls of warm functions that have warmed up on this path because something above them was a warm-up.
+    pub(crate) held_back: HeldBack,
     pub(crate) runs: u64,
     pub(crate) serials: u64,
 }
@@ -92,7 +93,7 @@ impl Tree {
             steps_answered: 0,
             last: None,
             predicted: None,
-            held_back: 0,
+            held_back: HeldBack::default(),
             runs: 0,
             serials: 0,
         }

@@ -2,6 +2,7 @@
 
 use crate::decision::WarmUpPlan;
 use crate::error::Error;
+use crate::held::Turn;
 use crate::node::Node;
 use crate::notice::Notice;
 use crate::output::Output;
@@ -51,8 +52,10 @@ impl Tree {
         check_aliases(&outputs, &inputs)?;
         let node = Node { inputs, ..self.new_node(&ground, outputs, old_default) };
         let id = self.nodes.insert(node);
+        self.learn_returned(id);
         if let WarmUpReason::BelowWarmUp { node } = reason {
-            self.note_held_back(ground.function, &key, node);
+            let turn = (ground.function, ground.kind.phase(), ground.param_set);
+            self.note_held_back(turn, &key, node);
         }
         if ready {
             self.learn_signatures(ground.function, key);
@@ -62,15 +65,15 @@ impl Tree {
         Ok(ran)
     }
 
-    /// Counts a call that would have been recorded or replayed had it not been below a warm-up, and says so
-    /// when there have been many.
-    fn note_held_back(&mut self, id: FunctionId, key: &[u64], holder: NodeId) {
+    /// Counts a call that would have been recorded or replayed had it not been below a warm-up. When there have been
+    /// many the path ends; says so where that has to wait for a pending backward.
+    fn note_held_back(&mut self, turn: Turn, key: &[u64], holder: NodeId) {
+        let id = turn.0;
         let is_warm = self.registered(id).is_ok_and(|function| function.warm.contains(key));
         let Some(holder) = self.nodes.get(holder).map(|node| node.function).filter(|_| is_warm) else {
             return;
         };
-        self.held_back += 1;
-        if self.held_back >= u64::from(self.options.limits.loop_length) {
+        if self.held_back.add(turn) > self.options.limits.loop_length {
             self.notices.add(Notice::HeldByWarmUp { function: id, holder });
         }
     }

@@ -48,16 +48,24 @@ pub(crate) fn launching_and_patching_allocate_nothing_on_the_host(device: &CudaD
     let rows: Vec<_> = (0..32).map(|row| GatherRow { to: at(4096 + row * 64), bytes: 64 }).collect();
     let sources =
         |shift: u64| -> [DevicePtr; 32] { std::array::from_fn(|row| at(32_768 + shift + row as u64 * 64)) };
+    let hosts = [device.host_buffer(64).unwrap(), device.host_buffer(64).unwrap()];
     let capture = CaptureGuard::begin(device, &stream, CaptureMode::ThreadLocal).unwrap();
     let gather = device.gather(&stream, &rows, &sources(0)).unwrap().unwrap();
     let node = device.launch(&stream, &add, LaunchDims::ONE, &args).unwrap().unwrap();
+    let upload = device.upload(&stream, at(0), &hosts[0], 0, 64).unwrap().unwrap();
     let graph = capture.end().unwrap();
-    assert_eq!(device.audit(&graph).unwrap().nodes, 2);
+    assert_eq!(device.audit(&graph).unwrap().nodes, 3);
     let mut exec = device.instantiate(&graph).unwrap();
     device.launch_exec(&mut exec, &stream).unwrap();
     device.patch_gather(&mut exec, gather, &sources(16)).unwrap();
+    // Each buffer gets its event when it is replaced for the first time.
+    for host in hosts.iter().chain(&hosts) {
+        device.patch_upload(&mut exec, upload, at(0), host, 0).unwrap();
+        device.launch_exec(&mut exec, &stream).unwrap();
+    }
     let counted = allocations(|| {
-        for shift in 0..100 {
+        for (shift, host) in (0..100).zip(hosts.iter().cycle()) {
+            device.patch_upload(&mut exec, upload, at(0), host, 0).unwrap();
             device.patch_gather(&mut exec, gather, &sources(shift)).unwrap();
             device.patch_kernel(&mut exec, node, &args).unwrap();
             device.launch_exec(&mut exec, &stream).unwrap();

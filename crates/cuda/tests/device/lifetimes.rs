@@ -129,6 +129,33 @@ pub(crate) fn dropping_a_host_buffer_does_not_wait_for_its_copy(device: &CudaDev
     assert_eq!(seen, [6; 64]);
 }
 
+pub(crate) fn patching_and_dropping_a_host_buffer_does_not_wait_for_launches(device: &CudaDevice) {
+    let stream = device.create_stream().unwrap();
+    let memory = device.allocate(4 * 64).unwrap();
+    let to = |place: u64| memory.base().checked_add(64 * place).unwrap();
+    let mut hosts: Vec<_> = (0..4).map(|_| device.host_buffer(64).unwrap()).collect();
+    for (byte, host) in (1..).zip(&hosts) {
+        host.write(0, &[byte; 64]).unwrap();
+    }
+    let capture = CaptureGuard::begin(device, &stream, CaptureMode::ThreadLocal).unwrap();
+    let node = device.upload(&stream, to(0), &hosts[0], 0, 64).unwrap().unwrap();
+    let mut exec = device.instantiate(&capture.end().unwrap()).unwrap();
+    delay(device, &stream);
+    device.launch_exec(&mut exec, &stream).unwrap();
+    for (place, host) in (1..).zip(hosts.drain(1..)) {
+        device.patch_upload(&mut exec, node, to(place), &host, 0).unwrap();
+        drop(host);
+        device.launch_exec(&mut exec, &stream).unwrap();
+    }
+    device.patch_upload(&mut exec, node, to(0), &hosts[0], 0).unwrap();
+    assert_eq!(device.query_stream(&stream).unwrap(), Progress::Pending);
+    device.synchronize_stream(&stream).unwrap();
+    let mut seen = [0; 4 * 64];
+    device.read(memory.base(), &mut seen).unwrap();
+    assert_eq!(seen.chunks(64).map(|row| row[0]).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    assert!(seen.chunks(64).all(|row| row.iter().all(|&byte| byte == row[0])));
+}
+
 pub(crate) fn a_drop_does_not_reach_the_driver_while_a_capture_is_open(device: &CudaDevice) {
     let stream = device.create_stream().unwrap();
     let segment = device.allocate(32 << 20).unwrap();
@@ -185,22 +212,31 @@ pub(crate) fn use_and_close_a_device() {
         let memory = device.allocate(8192).unwrap();
         let host = device.host_buffer(64).unwrap();
         let second = memory.base().checked_add(4096).unwrap();
+        let other = device.host_buffer(64).unwrap();
         let (count, call) = counted();
         let capture = CaptureGuard::begin(&device, &stream, CaptureMode::ThreadLocal).unwrap();
         device.gather(&stream, &[GatherRow { to: second, bytes: 64 }], &[memory.base()]).unwrap();
-        device.upload(&stream, memory.base(), &host, 0, 64).unwrap();
+        let node = device.upload(&stream, memory.base(), &host, 0, 64).unwrap().unwrap();
         device.host_call(&stream, call).unwrap();
         let graph = capture.end().unwrap();
         let mut exec = device.instantiate(&graph).unwrap();
         delay(&device, &stream);
         device.launch_exec(&mut exec, &stream).unwrap();
         device.upload(&stream, memory.base(), &host, 0, 64).unwrap();
+        for from in [&other, &host] {
+            device.patch_upload(&mut exec, node, memory.base(), from, 0).unwrap();
+            device.launch_exec(&mut exec, &stream).unwrap();
+        }
+        // While the stream of the last launch captures, what is replaced has to wait.
+        let capture = CaptureGuard::begin(&device, &stream, CaptureMode::ThreadLocal).unwrap();
+        device.patch_upload(&mut exec, node, memory.base(), &other, 0).unwrap();
+        drop(capture);
         assert!(context_is_active());
         drop(device);
-        drop((graph, exec, host));
+        drop((graph, exec, host, other));
         assert!(context_is_active(), "a stream and memory are left");
         drop((memory, stream));
         assert!(!context_is_active(), "round {round}");
-        assert_eq!((count.load(Ordering::SeqCst), Arc::strong_count(&count)), (1, 1));
+        assert_eq!((count.load(Ordering::SeqCst), Arc::strong_count(&count)), (3, 1));
     }
 }

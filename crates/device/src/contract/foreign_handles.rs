@@ -40,6 +40,11 @@ pub(super) fn checks<H: Harness>() -> Vec<Check<H>> {
             "Host memory of another device is unknown to this one.",
             FOREIGN
         ),
+        check!(
+            an_upload_patch_takes_no_foreign_exec_or_host_buffer,
+            "Host memory and execs of another device are unknown to this one; nothing changes.",
+            FOREIGN
+        ),
     ]
 }
 
@@ -157,4 +162,30 @@ fn foreign_host_buffers_are_refused<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
     foreign!(rig, other, "uploading", rig.device.upload(&stream, buffer.at(), &host, 0, 16))?;
     foreign!(rig, other, "downloading", rig.device.download(&stream, &host, 0, buffer.at(), 16))?;
     rig.finish_words(&stream, "the memory", &buffer, 1)
+}
+
+fn an_upload_patch_takes_no_foreign_exec_or_host_buffer<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    let other = Rig::open(rig.harness)?;
+    let (stream, foreign_stream) = (rig.stream()?, other.stream()?);
+    let (target, foreign_target) = (rig.buffer(&[1; 16])?, other.buffer(&[1; 16])?);
+    let (host, foreign_host) = (rig.device.host_buffer(16)?, other.device.host_buffer(16)?);
+    let mut exec = rig.exec(&stream, || {
+        rig.device.upload(&stream, target.at(), &host, 0, 16)?;
+        Ok(())
+    })?;
+    let mut foreign_exec = other.exec(&foreign_stream, || {
+        other.device.upload(&foreign_stream, foreign_target.at(), &foreign_host, 0, 16)?;
+        Ok(())
+    })?;
+    let (device, node) = (&rig.device, NodeId::new(0));
+    let patched = device.patch_upload(&mut exec, node, target.at(), &foreign_host, 0);
+    foreign!(rig, other, "patching to a foreign buffer", patched)?;
+    let patched = device.patch_upload(&mut foreign_exec, node, target.at(), &host, 0);
+    foreign!(rig, other, "patching a foreign exec", patched)?;
+    rig.run(&mut exec, &stream)?;
+    rig.finish(&stream)?;
+    rig.expect_bytes("this device's exec after the refusals", &target, &[0; 16])?;
+    other.run(&mut foreign_exec, &foreign_stream)?;
+    other.finish(&foreign_stream)?;
+    other.expect_bytes("the other device's exec after the refusals", &foreign_target, &[0; 16])
 }

@@ -14,6 +14,11 @@ pub(super) fn checks<H: Harness>() -> Vec<Check<H>> {
             "Memory::host_buffer"
         ),
         check!(
+            clones_of_a_host_buffer_are_told_from_other_buffers,
+            "A buffer is the same as its clones and as no other, whatever the others hold.",
+            "HostMemory::is_same"
+        ),
+        check!(
             a_host_buffer_is_not_left_by_its_own_reads_and_writes,
             "A range past the end is refused and nothing moves.",
             "HostMemory::write and HostMemory::read"
@@ -69,6 +74,17 @@ fn a_host_buffer_starts_with_zeros_and_is_shared_by_its_clones<H: Harness>(rig: 
     equal("what a clone wrote", seen, [0, 7, 7, 7, 0])?;
     equal("the length", buffer.bytes(), 100)?;
     equal("the owner", buffer.device(), rig.device.id())
+}
+
+fn clones_of_a_host_buffer_are_told_from_other_buffers<H: Harness>(rig: &Rig<'_, H>) -> Verdict {
+    let (buffer, other) = (rig.device.host_buffer(64)?, rig.device.host_buffer(64)?);
+    let clone = buffer.clone();
+    equal("a buffer and itself", buffer.is_same(&buffer), true)?;
+    equal("a clone and its buffer", clone.is_same(&buffer), true)?;
+    equal("another buffer of the same bytes", buffer.is_same(&other), false)?;
+    drop(buffer);
+    equal("the clone that is left and the other buffer", other.is_same(&clone), false)?;
+    equal("two clones", clone.is_same(&clone.clone()), true)
 }
 
 fn a_host_buffer_is_not_left_by_its_own_reads_and_writes<H: Harness>(rig: &Rig<'_, H>) -> Verdict {

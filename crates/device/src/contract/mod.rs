@@ -46,6 +46,7 @@ mod report;
 mod rig;
 mod streams;
 mod update;
+mod upload_patch;
 mod violation;
 mod work;
 
@@ -79,6 +80,7 @@ pub fn checks<H: Harness>() -> Vec<Check<H>> {
         patch::checks(),
         gather::checks(),
         gather_patch::checks(),
+        upload_patch::checks(),
         deferred_destruction::checks(),
         foreign_handles::checks(),
     ]

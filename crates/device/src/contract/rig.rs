@@ -10,6 +10,7 @@ use crate::{
 pub(super) type StreamOf<H> = <<H as Harness>::Device as Streams>::Stream;
 pub(super) type EventOf<H> = <<H as Harness>::Device as Streams>::Event;
 pub(super) type SegmentOf<H> = <<H as Harness>::Device as Memory>::Segment;
+pub(super) type HostOf<H> = <<H as Harness>::Device as Memory>::HostBuffer;
 pub(super) type KernelOf<H> = <<H as Harness>::Device as Work>::Kernel;
 pub(super) type GraphOf<H> = <<H as Harness>::Device as Capture>::Graph;
 pub(super) type ExecOf<H> = <<H as Harness>::Device as Graphs>::Exec;

@@ -1,5 +1,7 @@
 //! Making a plan: trying all orders and keeping the best.
 
+use std::ops::RangeBounds;
+
 use super::improve::{Attempt, improve};
 use super::order::Order;
 use super::pack::{Fit, Item, Packer};
@@ -49,10 +51,28 @@ impl Plan {
     }
 
     /// No layout can have a lower peak: the largest sum of bytes live at once, rounded to granules, or the end of the highest block
-    /// that was there before.
+    /// that was there before. For a [part](Plan::part) of a plan that of the whole, unless the part's own peak is lower.
     #[must_use]
     pub fn bound(&self) -> u64 {
         self.bound
+    }
+
+    /// The part of the plan that is for some of the requests, to be followed by a recording of its own. The blocks of the other parts are
+    /// where the whole plan has them, so recordings that follow all parts in turn need as much as the whole plan.
+    #[must_use]
+    pub fn part(&self, requests: impl RangeBounds<usize>) -> Self {
+        let chosen = |at: &usize| requests.contains(at);
+        let positions = || (0..self.requests.len()).filter(chosen);
+        let ends = positions()
+            .map(|at| self.offsets[at] + self.requests[at].bytes.next_multiple_of(self.granule.bytes()));
+        let peak = ends.max().unwrap_or(0);
+        Self {
+            requests: positions().map(|at| self.requests[at]).collect(),
+            offsets: positions().map(|at| self.offsets[at]).collect(),
+            peak,
+            bound: self.bound.min(peak),
+            ..*self
+        }
     }
 
     /// How the plan came about.

@@ -34,6 +34,7 @@ impl<D: Device> State<D> {
         match self.try_acquire(device, &request) {
             Ok((block, at)) => {
                 let position = self.phase.session().map_or(0, |session| {
+                    session.born.push(block.id);
                     session.footprint.add_block(&block);
                     session.recorder.alloc(request.bytes, request.align)
                 });

@@ -82,6 +82,11 @@ impl<D: Device> Block<D> {
         self.id
     }
 
+    /// The life of the block that this is a handle of.
+    pub(super) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
     pub(super) fn is_of(&self, shared: &Arc<Shared<D>>) -> bool {
         Arc::ptr_eq(&self.shared, shared)
     }

@@ -1,18 +1,15 @@
 //! The pool's state after a recording, and the way back to it.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
 use graphgrove_device::Device;
 
-use crate::error::PoolError;
-use crate::ranges::{BlockId, CheckpointId, Restored, Survivors};
+use crate::ranges::{BlockId, CheckpointId};
 
 use super::Shared;
 use super::footprint::Footprint;
 use super::gone::Gone;
-use super::phase::Phase;
 use super::state::State;
 
 /// The state of a pool at one time, to be restored at any later time.
@@ -87,87 +84,5 @@ impl<D: Device> State<D> {
         }
         self.pins.pin(footprint);
         (self.ranges.checkpoint(), self.waiting.blocks().collect())
-    }
-
-    /// Goes to the state of a checkpoint. If that cannot be done, everything is as before.
-    pub(super) fn restore(
-        &mut self,
-        device: &D,
-        checkpoint: CheckpointId,
-        awaited: &[BlockId],
-        live: Live<'_>,
-    ) -> Result<Restored, PoolError> {
-        let unclaimed = |id: &BlockId| self.records.get(*id).is_some_and(|record| record.claims == 0);
-        let noted = match &self.phase {
-            Phase::Session(_) => return Err(PoolError::SessionOpen),
-            Phase::Replaying { deaths } => deaths.as_slice(),
-            Phase::Open => &[],
-        };
-        let mut dead: Vec<BlockId> = noted.iter().chain(awaited).copied().filter(unclaimed).collect();
-        let unnamed = dead.len();
-        let moved = match live {
-            Live::AsRecorded => self.restore_without(checkpoint, &dead)?,
-            Live::Except(others) => {
-                if let Some(&block) = others.iter().find(|&&id| !self.ranges.remembers(id)) {
-                    return Err(PoolError::NotLive { block });
-                }
-                dead.extend_from_slice(others);
-                self.restore_without(checkpoint, &dead)?
-            }
-            Live::Only(blocks) => self.restore_only(checkpoint, blocks)?,
-            Live::Claimed => {
-                let claimed: Vec<BlockId> =
-                    self.records.claimed().filter(|&id| self.ranges.remembers(id)).collect();
-                self.restore_only(checkpoint, &claimed)?
-            }
-        };
-        self.phase = Phase::Open;
-        self.counts.restores += 1;
-        for (at, id) in dead.into_iter().enumerate() {
-            // What the caller names is dead whatever handles there are.
-            if at >= unnamed || self.records.get(id).is_some_and(|record| record.claims == 0) {
-                self.release(device, id);
-            }
-        }
-        Ok(moved)
-    }
-
-    /// Restores a state as it was recorded. Dead blocks that streams still use stay where they are, whether the state has them or not;
-    /// one that it has and that is not named as dead lives again.
-    fn restore_without(&mut self, checkpoint: CheckpointId, dead: &[BlockId]) -> Result<Restored, PoolError> {
-        if self.waiting.is_empty() {
-            return self.ranges.restore(checkpoint, Survivors::AsRecorded);
-        }
-        let waiting: Vec<BlockId> = self.waiting.blocks().collect();
-        let before = self.ranges.checkpoint();
-        let outcome = self.ranges.restore(checkpoint, Survivors::AsRecorded).and_then(|moved| {
-            let (alive, kept): (Vec<_>, Vec<_>) =
-                waiting.into_iter().partition(|&id| self.ranges.block(id).is_some());
-            self.ranges.restore(checkpoint, Survivors::Except { dead: &[], kept: &kept })?;
-            Ok((moved, alive))
-        });
-        let result = match outcome {
-            Ok((moved, alive)) => {
-                let dead: BTreeSet<&BlockId> = dead.iter().collect();
-                for id in alive.into_iter().filter(|id| !dead.contains(id)) {
-                    self.stop_waiting(id);
-                }
-                Ok(moved)
-            }
-            Err(error) => self.ranges.restore(before, Survivors::AsRecorded).and(Err(error)),
-        };
-        self.discard(before);
-        result
-    }
-
-    /// Restores a state with these blocks live and no others, except for dead ones that streams still use.
-    fn restore_only(&mut self, checkpoint: CheckpointId, live: &[BlockId]) -> Result<Restored, PoolError> {
-        let mut kept: Vec<BlockId> = live.to_vec();
-        kept.extend(self.waiting.blocks());
-        let moved = self.ranges.restore(checkpoint, Survivors::Only(&kept))?;
-        for &id in live {
-            self.stop_waiting(id);
-        }
-        Ok(moved)
     }
 }

@@ -47,6 +47,11 @@ impl Pins {
         }
     }
 
+    /// How many different ends are noted.
+    pub(super) fn len(&self) -> usize {
+        self.0.values().map(BTreeMap::len).sum()
+    }
+
     /// Up to where a region has to stay, in bytes; 0 if it may go.
     pub(super) fn end(&self, region: RegionId) -> u64 {
         self.0.get(&region).and_then(|ends| ends.last_key_value()).map_or(0, |(&end, _)| end)

@@ -7,8 +7,13 @@
 //! A recording has lanes of its own: its events order captured work, and say nothing about work outside. Its main lane lies behind
 //! everything that the pool's stream had been given, since the graph is launched there or behind it. When the recording ends, all its
 //! lanes are joined, as CUDA asks of a capture, so that its uses are over as far as later work is concerned.
+//!
+//! Programs make streams and let them go, of which nobody tells the pool. So a lane is given to another stream once there are many, the
+//! main lane lies behind all that the old stream has done and seen, and others were heard of since. The times of the lane go on. Of its
+//! old stream, only what came before the main lane's present stretch is known from then on: a stream that is behind that is behind it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use graphgrove_device::StreamId;
 
@@ -18,6 +23,18 @@ pub(super) struct Lane(u32);
 
 impl Lane {
     pub(super) const FIRST: Self = Self(0);
+}
+
+#[cfg(test)]
+mod tests;
+
+/// How many lanes there are before one is given to another stream.
+const LANES: usize = 64;
+
+/// A number that no other era of any pool in the process has, so that marks of another pool order nothing.
+fn new_era() -> u64 {
+    static ERAS: AtomicU64 = AtomicU64::new(0);
+    ERAS.fetch_add(1, Ordering::Relaxed)
 }
 
 /// A stretch of a lane. The era says which lanes it speaks of: a recording has an era of its own, and another one begins outside
@@ -39,6 +56,12 @@ pub struct Mark {
 #[derive(Debug)]
 struct LaneState {
     stream: StreamId,
+    /// When it was last asked for.
+    touched: u64,
+    /// Its stretches before this one are those of streams that had the lane before.
+    since: u64,
+    /// The lane and stretch that all of them lie before.
+    handed_on: Option<(Lane, u64)>,
     now: u64,
     /// The last stretch in which memory was used, 0 for none.
     last_use: u64,
@@ -50,7 +73,7 @@ struct LaneState {
 #[derive(Debug)]
 struct Outside {
     main: Lane,
-    by_stream: HashMap<StreamId, Lane>,
+    by_stream: BTreeMap<StreamId, Lane>,
     lanes: usize,
     era: u64,
 }
@@ -58,10 +81,12 @@ struct Outside {
 #[derive(Debug)]
 pub(super) struct Frontier {
     lanes: Vec<LaneState>,
-    by_stream: HashMap<StreamId, Lane>,
+    by_stream: BTreeMap<StreamId, Lane>,
     main: Lane,
+    /// The pool's own stream.
+    home: StreamId,
     era: u64,
-    eras: u64,
+    clock: u64,
     outside: Option<Outside>,
 }
 
@@ -69,10 +94,11 @@ impl Frontier {
     pub(super) fn new(main: StreamId) -> Self {
         let mut new = Self {
             lanes: Vec::new(),
-            by_stream: HashMap::new(),
+            by_stream: BTreeMap::new(),
             main: Lane(0),
-            era: 0,
-            eras: 0,
+            home: main,
+            era: new_era(),
+            clock: 0,
             outside: None,
         };
         new.main = new.lane(main);
@@ -80,12 +106,65 @@ impl Frontier {
     }
 
     fn lane(&mut self, stream: StreamId) -> Lane {
-        let next = Lane(self.lanes.len() as u32);
-        let lane = *self.by_stream.entry(stream).or_insert(next);
-        if lane == next {
-            self.lanes.push(LaneState { stream, now: 1, last_use: 0, seen: Vec::new() });
-        }
+        self.clock += 1;
+        let lane = match self.by_stream.get(&stream) {
+            Some(&lane) => lane,
+            None => self.open_lane(stream),
+        };
+        self.lanes[lane.0 as usize].touched = self.clock;
         lane
+    }
+
+    #[cold]
+    fn open_lane(&mut self, stream: StreamId) -> Lane {
+        let mut new = LaneState {
+            stream,
+            touched: 0,
+            since: 0,
+            handed_on: None,
+            now: 1,
+            last_use: 0,
+            seen: Vec::new(),
+        };
+        let lane = if let Some(lane) = self.spare_lane() {
+            let old = &self.lanes[lane.0 as usize];
+            self.by_stream.remove(&old.stream);
+            (new.since, new.now, new.last_use) = (old.now + 1, old.now + 1, old.last_use);
+            new.handed_on = Some((self.main, self.lanes[self.main.0 as usize].now));
+            self.lanes[lane.0 as usize] = new;
+            lane
+        } else {
+            self.lanes.push(new);
+            Lane(self.lanes.len() as u32 - 1)
+        };
+        self.by_stream.insert(stream, lane);
+        lane
+    }
+
+    /// The lane that may be given to another stream and has not been asked for the longest.
+    fn spare_lane(&self) -> Option<Lane> {
+        let at_home = self.outside.is_none() && self.stream(self.main) == Some(self.home);
+        if self.lanes.len() < LANES || !at_home {
+            return None;
+        }
+        let lanes = (0..self.lanes.len() as u32).map(Lane);
+        let spare = lanes.filter(|&lane| lane != self.main && self.is_joined(lane));
+        spare.min_by_key(|lane| self.lanes[lane.0 as usize].touched)
+    }
+
+    /// Whether the main lane lies behind the uses of a lane, and behind whatever that one lies behind.
+    fn is_joined(&self, lane: Lane) -> bool {
+        let LaneState { last_use, seen, .. } = &self.lanes[lane.0 as usize];
+        let behind = |(other, &time): (usize, &u64)| {
+            let other = Lane(other as u32);
+            other == self.main || other == lane || time <= self.reached(other)
+        };
+        *last_use <= self.reached(lane) && seen.iter().enumerate().all(behind)
+    }
+
+    /// How many lanes there are.
+    pub(super) fn len(&self) -> usize {
+        self.lanes.len()
     }
 
     pub(super) fn stream(&self, lane: Lane) -> Option<StreamId> {
@@ -121,6 +200,14 @@ impl Frontier {
         })
     }
 
+    /// Whether any stream has used memory since the main lane last came to lie behind it.
+    pub(super) fn has_open_uses(&self) -> bool {
+        let lanes = self.lanes.iter().enumerate();
+        lanes
+            .map(|(at, state)| (Lane(at as u32), state.last_use))
+            .any(|(lane, last)| self.reached(lane) < last)
+    }
+
     fn stamp(&self, lane: Lane) -> Stamp {
         let time = self.lanes.get(lane.0 as usize).map_or(0, |state| state.now);
         Stamp { lane, era: self.era_of(lane), time }
@@ -144,10 +231,18 @@ impl Frontier {
     }
 
     fn is_before(&self, stamp: Stamp, lane: Lane) -> bool {
-        if self.is_over(stamp.era) || stamp.lane == lane {
+        if self.is_over(stamp.era) {
             return true;
         }
-        self.lanes.get(lane.0 as usize).is_some_and(|state| state.seen(stamp.lane) >= stamp.time)
+        let (Some(state), Some(other)) =
+            (self.lanes.get(lane.0 as usize), self.lanes.get(stamp.lane.0 as usize))
+        else {
+            return false;
+        };
+        match other.handed_on.filter(|_| stamp.time < other.since) {
+            None => stamp.lane == lane || state.seen(stamp.lane) >= stamp.time,
+            Some((main, time)) => lane == main || state.seen(main) >= time,
+        }
     }
 
     /// Whether everything in the stretch lies before whatever comes next on the main lane.
@@ -161,8 +256,11 @@ impl Frontier {
         self.is_before(stamp, lane)
     }
 
-    /// Up to which stretch of a lane the main lane has waited.
+    /// Up to which stretch of a lane the main lane has waited. All of the main lane itself lies before what comes next on it.
     pub(super) fn reached(&self, lane: Lane) -> u64 {
+        if lane == self.main {
+            return u64::MAX;
+        }
         self.lanes.get(self.main.0 as usize).map_or(0, |state| state.seen(lane))
     }
 
@@ -200,8 +298,7 @@ impl Frontier {
         let start = self.mark(main);
         let by_stream = std::mem::take(&mut self.by_stream);
         self.outside = Some(Outside { main: self.main, by_stream, lanes: self.lanes.len(), era: self.era });
-        self.eras += 1;
-        self.era = self.eras;
+        self.era = new_era();
         self.main = self.lane(stream);
         self.lanes[self.main.0 as usize].join(&start.seen);
     }
@@ -222,8 +319,7 @@ impl Frontier {
         let Some(main) = self.stream(self.main).filter(|_| self.outside.is_none()) else { return };
         self.lanes.clear();
         self.by_stream.clear();
-        self.eras += 1;
-        self.era = self.eras;
+        self.era = new_era();
         self.main = self.lane(main);
     }
 }
@@ -246,91 +342,4 @@ fn raise(seen: &mut Vec<u64>, lane: Lane, time: u64) {
         seen.resize(at + 1, 0);
     }
     seen[at] = seen[at].max(time);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const A: StreamId = StreamId::new(1);
-    const B: StreamId = StreamId::new(2);
-    const C: StreamId = StreamId::new(3);
-
-    #[test]
-    fn a_use_is_before_the_main_lane_once_a_later_mark_was_waited_for() {
-        let mut frontier = Frontier::new(A);
-        let early = frontier.mark(B);
-        let used = frontier.on(B);
-        assert!(!frontier.is_before_main(used));
-        frontier.wait(A, &early);
-        assert!(!frontier.is_before_main(used));
-        let late = frontier.mark(B);
-        frontier.wait(A, &late);
-        assert!(frontier.is_before_main(used));
-        assert!(!frontier.is_before_main(frontier.stamp(Lane(1))));
-    }
-
-    #[test]
-    fn order_passes_through_a_third_stream() {
-        let mut frontier = Frontier::new(A);
-        let used = frontier.on(C);
-        let c = frontier.mark(C);
-        frontier.wait(B, &c);
-        assert!(!frontier.is_before_main(used));
-        let b = frontier.mark(B);
-        frontier.wait(A, &b);
-        assert!(frontier.is_before_main(used));
-    }
-
-    #[test]
-    fn an_order_inside_of_a_recording_says_nothing_about_work_outside() {
-        let mut frontier = Frontier::new(A);
-        let outside = frontier.on(B);
-        frontier.begin_recording(A);
-        let inside = frontier.on(B);
-        assert!(frontier.counts(outside) && frontier.counts(inside));
-        let mark = frontier.mark(B);
-        frontier.wait(A, &mark);
-        assert!(frontier.is_before_main(inside));
-        assert!(!frontier.is_before_main(outside));
-        assert_eq!(frontier.end_recording(), Some(Lane(2)));
-        assert!(frontier.is_before_main(inside) && !frontier.counts(inside) && frontier.counts(outside));
-        assert!(!frontier.is_before_main(outside));
-        frontier.wait(A, &mark);
-        assert!(!frontier.is_before_main(outside));
-    }
-
-    #[test]
-    fn a_recording_starts_behind_what_the_main_stream_had_waited_for() {
-        let mut frontier = Frontier::new(A);
-        let (used, birth) = (frontier.on(B), frontier.here());
-        let mark = frontier.mark(B);
-        frontier.wait(A, &mark);
-        frontier.begin_recording(C);
-        assert!(frontier.is_before_main(used) && frontier.is_before_main(birth));
-        assert!(!frontier.is_before_stream(birth, B));
-        let fork = frontier.mark(C);
-        frontier.wait(B, &fork);
-        assert!(frontier.is_before_stream(birth, B));
-    }
-
-    #[test]
-    fn the_next_main_stream_is_behind_the_one_before() {
-        let mut frontier = Frontier::new(A);
-        let birth = frontier.here();
-        frontier.turn_to(B);
-        assert!(frontier.is_main(B) && !frontier.is_main(A));
-        assert!(frontier.is_before_main(birth));
-        assert!(!frontier.is_before_main(frontier.stamp(Lane(0))));
-    }
-
-    #[test]
-    fn waiting_on_the_host_reaches_every_stream_and_nothing_later() {
-        let mut frontier = Frontier::new(A);
-        let used = frontier.on(B);
-        frontier.all_reached();
-        assert!(frontier.is_before_main(used));
-        let later = frontier.on(B);
-        assert!(!frontier.is_before_main(later));
-    }
 }

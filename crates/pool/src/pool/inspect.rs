@@ -5,6 +5,7 @@ use graphgrove_device::{Device, DevicePtr};
 use crate::ranges::{self, Span};
 
 use super::Pool;
+use super::books::Books;
 use super::report::{Holder, Holding, Shortage, WhyNot, sum_up};
 use super::stats::PoolStats;
 
@@ -13,6 +14,12 @@ impl<D: Device> Pool<D> {
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         self.enter().stats()
+    }
+
+    /// How many entries the pool's tables have: what it keeps in host memory. Costs a pass over the states that checkpoints name.
+    #[must_use]
+    pub fn books(&self) -> Books {
+        self.enter().books()
     }
 
     /// Every block that is not free, by rising address.

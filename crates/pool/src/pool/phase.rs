@@ -1,5 +1,7 @@
 //! What a pool is in the middle of.
 
+use std::collections::BTreeSet;
+
 use crate::error::PoolError;
 use crate::plan::{Cursor, Recorder};
 use crate::ranges::{BlockId, CheckpointId};
@@ -22,6 +24,8 @@ pub(super) struct SessionState {
     pub(super) kind: SessionKind,
     /// The allocator's state at the begin.
     pub(super) before: CheckpointId,
+    /// Blocks that were born in it, dead ones too.
+    pub(super) born: Vec<BlockId>,
     /// Blocks from before the session that have died in it.
     pub(super) released: Vec<BlockId>,
     /// What the session has used so far.
@@ -39,16 +43,24 @@ pub(super) enum Phase {
     Open,
     /// A warm-up or a recording.
     Session(Box<SessionState>),
-    /// Replays have run: the device's memory is as they left it, and the allocator's state is an old one until a restore. Deaths are
-    /// noted meanwhile.
-    Replaying { deaths: Vec<BlockId> },
+    /// Replays have run: the device's memory is as they left it, and the allocator's state is an old one until a restore.
+    Replaying(Replaying),
+}
+
+/// What happens to blocks while replays run. Each block is noted once, however many replays there are between two restores.
+#[derive(Debug, Default)]
+pub(super) struct Replaying {
+    /// Blocks whose last claim was given up.
+    pub(super) deaths: BTreeSet<BlockId>,
+    /// Blocks that somebody has claimed and that the allocator's state does not have.
+    pub(super) adopted: BTreeSet<BlockId>,
 }
 
 impl Phase {
     pub(super) fn session(&mut self) -> Option<&mut SessionState> {
         match self {
             Self::Session(session) => Some(session),
-            Self::Open | Self::Replaying { .. } => None,
+            Self::Open | Self::Replaying(_) => None,
         }
     }
 
@@ -57,7 +69,7 @@ impl Phase {
         match self {
             Self::Open => Ok(()),
             Self::Session(_) => Err(PoolError::SessionOpen),
-            Self::Replaying { .. } => Err(PoolError::NotRestored),
+            Self::Replaying(_) => Err(PoolError::NotRestored),
         }
     }
 }

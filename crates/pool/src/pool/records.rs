@@ -61,6 +61,19 @@ impl Records {
         }
     }
 
+    /// Ends the life of a block that somebody may still have a claim to: the claims count no more, and none of them ends a later life.
+    pub(super) fn end_life(&mut self, id: BlockId) {
+        if let Some(record) = self.get_mut(id).filter(|record| record.claims > 0) {
+            record.claims = 0;
+            record.epoch = record.epoch.wrapping_add(1);
+        }
+    }
+
+    /// How many blocks the table has room for.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// The blocks that somebody still has a claim to.
     pub(super) fn claimed(&self) -> impl Iterator<Item = BlockId> {
         self.0.iter().flatten().filter(|record| record.claims > 0).map(|record| record.id)

@@ -46,7 +46,9 @@ impl<D: Device> State<D> {
             return;
         }
         match &mut self.phase {
-            Phase::Replaying { deaths } => deaths.push(id),
+            Phase::Replaying(replaying) => {
+                replaying.deaths.insert(id);
+            }
             Phase::Open | Phase::Session(_) => self.release(device, id),
         }
     }
@@ -72,7 +74,7 @@ impl<D: Device> State<D> {
         if awaited.is_empty() {
             self.free(device, id);
         } else {
-            self.waiting.add(id, &awaited);
+            self.waiting.add(id, record.bytes, &awaited);
             record.uses = awaited;
             self.note_death_in_session(id);
         }
@@ -99,11 +101,14 @@ impl<D: Device> State<D> {
         debug_assert!(freed.is_ok(), "{freed:?}");
     }
 
-    /// A block from before the session that dies in it stays dead if the session is undone.
+    /// A block from before the session that dies in it stays dead if the session is undone. If it is not, what was recorded may have the
+    /// block's address, though the state after the recording does not have the block.
     fn note_death_in_session(&mut self, id: BlockId) {
         let born_in = self.records.get(id).map_or(0, |record| record.session);
-        if let Some(session) = self.phase.session().filter(|session| session.number != born_in) {
-            session.released.push(id);
+        let Some(session) = self.phase.session().filter(|session| session.number != born_in) else { return };
+        session.released.push(id);
+        if let Some(block) = self.ranges.block(id) {
+            session.footprint.add_block(&block);
         }
     }
 
@@ -130,9 +135,9 @@ impl<D: Device> State<D> {
 
     /// Makes a dead block that streams still use one that nobody waits for.
     pub(super) fn stop_waiting(&mut self, id: BlockId) {
-        self.waiting.cancel(id);
-        if let Some(record) = self.records.get_mut(id) {
+        if let Some(record) = self.records.get_mut(id).filter(|record| record.awaited > 0) {
             record.awaited = 0;
+            self.waiting.cancel(id, &record.uses);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use graphgrove_device::{Device, StreamHandle};
+use graphgrove_device::{CaptureStatus, Device, StreamHandle};
 
 use crate::error::PoolError;
 use crate::plan::{Cursor, Departure, Plan, Recorder};
@@ -68,9 +68,14 @@ impl<D: Device> Session<D> {
             let mut state = pool.enter();
             state.phase.expect_open()?;
             if kind == SessionKind::WarmUp {
+                for stream in [&state.home, stream] {
+                    if !matches!(device.capture_status(stream)?, CaptureStatus::None) {
+                        return Err(PoolError::Capturing { stream: stream.id() });
+                    }
+                }
                 order(device, &state.home.clone(), stream)?;
             }
-            state.begin_session(kind, stream);
+            state.begin_session(device, kind, stream);
         }
         let session = Self { pool: pool.clone(), open: true };
         if let Some(plan) = plan {
@@ -87,6 +92,9 @@ impl<D: Device> Session<D> {
     }
 
     /// A block of undefined contents, to be used on the session's stream, and on others once they are ordered behind it.
+    ///
+    /// A session that is undone leaves the pool as it was, so nothing goes back to the device in it, free segments neither. Where memory or
+    /// budget are short, [`trim`](Pool::trim) and another try of the whole session may help.
     ///
     /// # Errors
     /// As [`Pool::allocate`]; the pool is as before then.
@@ -108,7 +116,8 @@ impl<D: Device> Session<D> {
     ///
     /// # Errors
     /// [`PoolError::Survivors`] with the blocks that are not: a library keeps a workspace there, which the next recording would
-    /// overwrite (pytorch/pytorch#99985). [`PoolError::ForeignHandle`] for an output of another pool. The session is undone then.
+    /// overwrite (pytorch/pytorch#99985). [`PoolError::ForeignHandle`] for an output of another pool, and [`PoolError::NotLive`] for one
+    /// whose life is over. The session is undone then.
     pub fn finish(self, outputs: Vec<Block<D>>) -> Result<Finished<D>, PoolError> {
         self.end(outputs, false)
     }
@@ -117,7 +126,8 @@ impl<D: Device> Session<D> {
     /// handles go.
     ///
     /// # Errors
-    /// [`PoolError::ForeignHandle`] for an output of another pool. The session is undone then.
+    /// [`PoolError::ForeignHandle`] for an output of another pool, and [`PoolError::NotLive`] for one whose life is over. The session is
+    /// undone then.
     pub fn finish_keeping(self, outputs: Vec<Block<D>>) -> Result<Finished<D>, PoolError> {
         self.end(outputs, true)
     }
@@ -134,6 +144,11 @@ impl<D: Device> Session<D> {
         }
         let device = self.pool.device();
         let mut state = self.pool.enter();
+        if let Some(dead) = outputs.iter().find(|output| !state.is_current(output)) {
+            let block = dead.id();
+            drop(state);
+            return Err(PoolError::NotLive { block });
+        }
         if !keep {
             let names: Vec<BlockId> = outputs.iter().map(Block::id).collect();
             let blocks = state.survivors(&names);
@@ -196,21 +211,23 @@ struct Ended {
 }
 
 impl<D: Device> State<D> {
-    fn begin_session(&mut self, kind: SessionKind, stream: &D::Stream) {
+    fn begin_session(&mut self, device: &D, kind: SessionKind, stream: &D::Stream) {
         self.sessions += 1;
         self.grown.clear();
+        self.main = stream.clone();
         match kind {
             SessionKind::WarmUp => {
                 self.know(stream);
                 self.frontier.turn_to(stream.id());
+                self.free_reached(device);
             }
             SessionKind::Recording => self.frontier.begin_recording(stream.id()),
         }
-        self.main = stream.clone();
         self.phase = Phase::Session(Box::new(SessionState {
             number: self.sessions,
             kind,
             before: self.ranges.checkpoint(),
+            born: Vec::new(),
             released: Vec::new(),
             footprint: Footprint::default(),
             recorder: Recorder::new(),
@@ -232,15 +249,14 @@ impl<D: Device> State<D> {
         Ok(())
     }
 
-    /// The blocks that were born in the session, live on, and are not named.
-    fn survivors(&mut self, named: &[BlockId]) -> Vec<Holding> {
-        let session = self.session_number();
+    /// The blocks that were born in the session, live on, and are not named, by rising address. Costs what the session did.
+    fn survivors(&self, named: &[BlockId]) -> Vec<Holding> {
         let named: BTreeSet<&BlockId> = named.iter().collect();
-        let mut holdings = self.holdings();
-        holdings.retain(|holding| {
-            let born_here = self.records.get(holding.id).is_some_and(|record| record.session == session);
-            born_here && matches!(holding.state, HoldingState::Live { .. }) && !named.contains(&holding.id)
-        });
+        let Phase::Session(session) = &self.phase else { return Vec::new() };
+        let unnamed = session.born.iter().filter(|id| !named.contains(id));
+        let mut holdings: Vec<Holding> = unnamed.filter_map(|&id| self.holding_of(id)).collect();
+        holdings.retain(|holding| matches!(holding.state, HoldingState::Live { .. }));
+        holdings.sort_unstable_by_key(|holding| holding.at);
         holdings
     }
 
@@ -251,8 +267,11 @@ impl<D: Device> State<D> {
             self.no_longer_awaited(device, reached);
         }
         let Phase::Session(session) = std::mem::replace(&mut self.phase, Phase::Open) else { return None };
-        let SessionState { before, mut footprint, recorder, deaths, cursor, .. } = *session;
+        let SessionState { before, born, mut footprint, recorder, deaths, cursor, .. } = *session;
         self.come_home();
+        // The pool's stream lies behind that of a warm-up now.
+        self.free_reached(device);
+        self.forget_joined();
         let (checkpoint, awaited) = self.name_state(&mut footprint);
         self.discard(before);
         self.grown.clear();
@@ -261,14 +280,13 @@ impl<D: Device> State<D> {
             checkpoint,
             footprint,
             awaited,
-            demand: Demand { requests: recorder.finish(), deaths },
+            demand: Demand { requests: recorder.finish(), blocks: born, deaths },
             planned,
         })
     }
 
     /// Undoes the session. Nothing here can stop it half-way: what the device refuses is counted.
     fn roll_back(&mut self, device: &D) {
-        let number = self.session_number();
         if let Some(first) = self.frontier.end_recording() {
             self.waiting.close(first);
         } else {
@@ -285,12 +303,10 @@ impl<D: Device> State<D> {
             }
         }
         let Phase::Session(session) = std::mem::replace(&mut self.phase, Phase::Open) else { return };
-        let SessionState { before, released, .. } = *session;
-        for Holding { id, .. } in self.holdings() {
-            if self.records.get(id).is_some_and(|record| record.session == number) {
-                self.stop_waiting(id);
-                self.records.remove(id);
-            }
+        let SessionState { before, born, released, .. } = *session;
+        for id in born {
+            self.stop_waiting(id);
+            self.records.remove(id);
         }
         for &id in &released {
             self.stop_waiting(id);
@@ -304,9 +320,12 @@ impl<D: Device> State<D> {
         self.shrink_to(device, 0);
         self.come_home();
         self.muted = false;
+        // These deaths were counted when they came.
+        let releases = self.counts.releases;
         for id in released {
             self.release(device, id);
         }
+        self.counts.releases = releases;
         self.counts.rollbacks += 1;
     }
 

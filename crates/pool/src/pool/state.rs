@@ -8,12 +8,13 @@ use crate::error::PoolError;
 use crate::ranges::{self, BlockId, Ranges};
 
 use super::backing::{Backing, Grown};
+use super::block::Block;
 use super::config::PoolConfig;
 use super::footprint::Pins;
 use super::frontier::{Frontier, Lane};
 use super::owner::Owner;
 use super::phase::Phase;
-use super::records::Records;
+use super::records::{Record, Records};
 use super::report::{Holding, HoldingState, Shortage};
 use super::stats::{Counts, PoolStats};
 use super::waiting::Waiting;
@@ -110,11 +111,22 @@ impl<D: Device> State<D> {
         Ok(())
     }
 
+    /// Whether a handle's block is still in the life that the handle is of. While replays run, that may be one that the allocator's state
+    /// does not have.
+    pub(super) fn is_current(&self, handle: &Block<D>) -> bool {
+        let id = handle.id();
+        let known = match self.phase {
+            Phase::Replaying(_) => self.ranges.remembers(id),
+            Phase::Open | Phase::Session(_) => self.ranges.block(id).is_some(),
+        };
+        known && self.records.get(id).is_some_and(|record| record.epoch == handle.epoch())
+    }
+
     fn holding(&self, block: &ranges::Block) -> Holding {
         let record = self.records.get(block.id);
         let state = match record {
             Some(record) if record.awaited > 0 => {
-                HoldingState::Awaits { streams: self.awaited_streams(block.id) }
+                HoldingState::Awaits { streams: self.awaited_streams(record) }
             }
             _ => HoldingState::Live { claims: record.map_or(0, |record| record.claims) },
         };
@@ -129,8 +141,9 @@ impl<D: Device> State<D> {
         }
     }
 
-    fn awaited_streams(&self, id: BlockId) -> Vec<StreamId> {
-        self.waiting.lanes_of(id).into_iter().filter_map(|lane| self.frontier.stream(lane)).collect()
+    fn awaited_streams(&self, record: &Record) -> Vec<StreamId> {
+        let lanes = self.waiting.lanes_of(record.id, &record.uses);
+        lanes.filter_map(|lane| self.frontier.stream(lane)).collect()
     }
 
     pub(super) fn holding_of(&self, id: BlockId) -> Option<Holding> {
@@ -144,8 +157,7 @@ impl<D: Device> State<D> {
 
     /// Bytes and number of the dead blocks that other streams still use.
     pub(super) fn awaited(&self) -> (u64, u32) {
-        let blocks = self.waiting.blocks().filter_map(|id| self.records.get(id));
-        blocks.fold((0, 0), |(bytes, count), record| (bytes + record.bytes, count + 1))
+        (self.waiting.bytes(), self.waiting.blocks().len() as u32)
     }
 
     pub(super) fn stats(&self) -> PoolStats {

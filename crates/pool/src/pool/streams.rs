@@ -3,12 +3,10 @@
 use graphgrove_device::{Device, StreamHandle};
 
 use crate::error::PoolError;
-use crate::ranges::BlockId;
 
 use super::Pool;
 use super::block::Block;
 use super::frontier::Mark;
-use super::phase::Phase;
 use super::state::State;
 
 impl<D: Device> Pool<D> {
@@ -22,7 +20,7 @@ impl<D: Device> Pool<D> {
         if !block.is_of(&self.0) {
             return Err(PoolError::ForeignHandle);
         }
-        self.enter().declare_use(block.id(), stream)
+        self.enter().declare_use(block, stream)
     }
 
     /// Says that whatever comes on the second stream runs behind what the first was given so far.
@@ -59,8 +57,9 @@ impl<D: Device> Pool<D> {
 }
 
 impl<D: Device> State<D> {
-    fn declare_use(&mut self, id: BlockId, stream: &D::Stream) -> Result<(), PoolError> {
-        if self.ranges.block(id).is_none() && !matches!(self.phase, Phase::Replaying { .. }) {
+    fn declare_use(&mut self, block: &Block<D>, stream: &D::Stream) -> Result<(), PoolError> {
+        let id = block.id();
+        if !self.is_current(block) {
             return Err(PoolError::NotLive { block: id });
         }
         if self.frontier.is_main(stream.id()) {
@@ -86,9 +85,13 @@ impl<D: Device> State<D> {
         self.frontier.wait(stream.id(), mark);
         if self.frontier.is_main(stream.id()) {
             self.free_reached(device);
-            // A stream that has been joined need not be waited for by itself, so its owner may let it go.
-            let (frontier, home, main) = (&self.frontier, self.home.id(), self.main.id());
-            self.known.retain(|&id, _| id == home || id == main || frontier.has_open_use(id));
+            self.forget_joined();
         }
+    }
+
+    /// A stream that has been joined need not be waited for by itself, so its owner may let it go.
+    pub(super) fn forget_joined(&mut self) {
+        let (frontier, home, main) = (&self.frontier, self.home.id(), self.main.id());
+        self.known.retain(|&id, _| id == home || id == main || frontier.has_open_use(id));
     }
 }

@@ -11,7 +11,9 @@ use super::frontier::{Frontier, Lane, Stamp};
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     by_lane: BTreeMap<Lane, BTreeSet<(u64, BlockId)>>,
-    blocks: BTreeSet<BlockId>,
+    /// A (block -> bytes) table.
+    blocks: BTreeMap<BlockId, u64>,
+    bytes: u64,
 }
 
 impl Waiting {
@@ -19,30 +21,43 @@ impl Waiting {
         self.blocks.is_empty()
     }
 
-    pub(super) fn blocks(&self) -> impl Iterator<Item = BlockId> {
-        self.blocks.iter().copied()
+    pub(super) fn blocks(&self) -> impl ExactSizeIterator<Item = BlockId> {
+        self.blocks.keys().copied()
     }
 
-    pub(super) fn add(&mut self, id: BlockId, stamps: &[Stamp]) {
-        self.blocks.insert(id);
+    /// The bytes of all blocks.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn add(&mut self, id: BlockId, bytes: u64, stamps: &[Stamp]) {
+        if self.blocks.insert(id, bytes).is_none() {
+            self.bytes += bytes;
+        }
         for stamp in stamps {
             self.by_lane.entry(stamp.lane).or_default().insert((stamp.time, id));
         }
     }
 
-    /// Forgets a block.
-    pub(super) fn cancel(&mut self, id: BlockId) {
-        self.blocks.remove(&id);
-        for entries in self.by_lane.values_mut() {
-            entries.retain(|&(_, other)| other != id);
+    /// Forgets a block that was added with these stamps.
+    pub(super) fn cancel(&mut self, id: BlockId, stamps: &[Stamp]) {
+        self.over(id);
+        for stamp in stamps {
+            if let Some(entries) = self.by_lane.get_mut(&stamp.lane) {
+                entries.remove(&(stamp.time, id));
+                if entries.is_empty() {
+                    self.by_lane.remove(&stamp.lane);
+                }
+            }
         }
-        self.by_lane.retain(|_, entries| !entries.is_empty());
     }
 
-    /// The lanes that a block waits for.
-    pub(super) fn lanes_of(&self, id: BlockId) -> Vec<Lane> {
-        let has = |entries: &BTreeSet<(u64, BlockId)>| entries.iter().any(|&(_, other)| other == id);
-        self.by_lane.iter().filter(|(_, entries)| has(entries)).map(|(&lane, _)| lane).collect()
+    /// Those lanes that a block which was added with these stamps still waits for.
+    pub(super) fn lanes_of(&self, id: BlockId, stamps: &[Stamp]) -> impl Iterator<Item = Lane> {
+        let waits = move |stamp: &&Stamp| {
+            self.by_lane.get(&stamp.lane).is_some_and(|all| all.contains(&(stamp.time, id)))
+        };
+        stamps.iter().filter(waits).map(|stamp| stamp.lane)
     }
 
     /// Takes out one entry for each use that the main lane has come to lie behind.
@@ -70,6 +85,6 @@ impl Waiting {
 
     /// Takes note that a block's last entry was taken out.
     pub(super) fn over(&mut self, id: BlockId) {
-        self.blocks.remove(&id);
+        self.bytes -= self.blocks.remove(&id).unwrap_or(0);
     }
 }

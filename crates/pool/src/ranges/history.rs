@@ -150,6 +150,12 @@ impl History {
         self.base = base;
     }
 
+    /// How many places for versions there are, and how many births and deaths are noted in all.
+    pub(super) fn entries(&self) -> (usize, usize) {
+        let deltas = self.versions.iter().flatten().map(|version| &version.delta).chain([&self.working]);
+        (self.versions.len(), deltas.map(|delta| delta.born.len() + delta.died.len()).sum())
+    }
+
     /// How many versions exist.
     pub(super) fn count(&self) -> usize {
         self.versions.len() - self.vacant.len()

@@ -55,14 +55,25 @@ impl Ranges {
         checkpoint: CheckpointId,
         survivors: Survivors<'_>,
     ) -> Result<Restored, PoolError> {
+        self.restore_noting(checkpoint, survivors, &mut Vec::new())
+    }
+
+    /// As [`restore`](Self::restore), and adds the names of blocks that were live before and are not now. Some of them may have been
+    /// taken away and forgotten; those are left out.
+    pub(crate) fn restore_noting(
+        &mut self,
+        checkpoint: CheckpointId,
+        survivors: Survivors<'_>,
+        gone: &mut Vec<BlockId>,
+    ) -> Result<Restored, PoolError> {
         let known = self.history.find(checkpoint).zip(self.history.base());
         let Some((target, from)) = known else { return Err(PoolError::NoCheckpoint { checkpoint }) };
         let plan = self.find_survivors(survivors)?;
 
         let old = std::mem::take(&mut self.history.working);
-        let mut moved = Restored::default();
-        self.undo(&old, &mut moved);
-        self.travel(from, target, &mut moved);
+        let mut moves = Moves::default();
+        self.undo(&old, &mut moves);
+        self.travel(from, target, &mut moves);
         let new = self.settle_survivors(&plan);
         let outcome = new.and_then(|new| match self.check_lengths() {
             Ok(()) => Ok(new),
@@ -70,15 +81,17 @@ impl Ranges {
         });
         match outcome {
             Ok(new) => {
-                moved.taken += new.died.len() as u32;
-                moved.placed += new.born.len() as u32;
+                moves.taken.extend_from_slice(&new.died);
+                let placed = moves.placed + new.born.len() as u32;
                 self.adopt(old, new, from, target);
-                Ok(moved)
+                let parked = moves.taken.iter().filter(|&&slot| self.slots[slot].state == State::Parked);
+                gone.extend(parked.map(|&slot| self.slots.name(slot)));
+                Ok(Restored { taken: moves.taken.len() as u32, placed })
             }
             Err((new, error)) => {
-                self.undo(&new, &mut moved);
-                self.travel(target, from, &mut moved);
-                self.redo(&old, &mut moved);
+                self.undo(&new, &mut moves);
+                self.travel(target, from, &mut moves);
+                self.redo(&old, &mut moves);
                 self.history.working = old;
                 Err(error)
             }
@@ -193,14 +206,14 @@ impl Ranges {
     }
 
     /// Walks from one version to another by way of their nearest common ancestor.
-    fn travel(&mut self, from: VersionIx, to: VersionIx, moved: &mut Restored) {
+    fn travel(&mut self, from: VersionIx, to: VersionIx, moves: &mut Moves) {
         let (mut up, mut down) = (from, to);
         let mut way_down = Vec::new();
         // The root is an ancestor of every version, so the two sides meet before either runs out of parents.
         while up != down {
             if self.history.depth(up) >= self.history.depth(down) {
                 let delta = self.history.take_delta(up);
-                self.undo(&delta, moved);
+                self.undo(&delta, moves);
                 self.history.put_delta(up, delta);
                 up = self.history.parent(up).unwrap_or(up);
             } else {
@@ -210,22 +223,22 @@ impl Ranges {
         }
         while let Some(version) = way_down.pop() {
             let delta = self.history.take_delta(version);
-            self.redo(&delta, moved);
+            self.redo(&delta, moves);
             self.history.put_delta(version, delta);
         }
     }
 
-    fn undo(&mut self, delta: &Delta, moved: &mut Restored) {
-        self.exchange(&delta.born, &delta.died, moved);
+    fn undo(&mut self, delta: &Delta, moves: &mut Moves) {
+        self.exchange(&delta.born, &delta.died, moves);
     }
 
-    fn redo(&mut self, delta: &Delta, moved: &mut Restored) {
-        self.exchange(&delta.died, &delta.born, moved);
+    fn redo(&mut self, delta: &Delta, moves: &mut Moves) {
+        self.exchange(&delta.died, &delta.born, moves);
     }
 
-    fn exchange(&mut self, out: &[SlotIx], into: &[SlotIx], moved: &mut Restored) {
-        moved.taken += out.len() as u32;
-        moved.placed += into.len() as u32;
+    fn exchange(&mut self, out: &[SlotIx], into: &[SlotIx], moves: &mut Moves) {
+        moves.taken.extend_from_slice(out);
+        moves.placed += into.len() as u32;
         for &slot in out {
             self.give_back(slot, true);
         }
@@ -234,6 +247,14 @@ impl Ranges {
             debug_assert!(free, "the blocks of one state overlap");
         }
     }
+}
+
+/// What a walk has moved so far.
+#[derive(Default)]
+struct Moves {
+    /// A block for each time that it was taken away.
+    taken: Vec<SlotIx>,
+    placed: u32,
 }
 
 /// Survivors by slot.

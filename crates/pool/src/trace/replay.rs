@@ -13,7 +13,7 @@ pub enum Cut {
     /// Each phase: blocks that outlive it are in the way of later plans until they die. When they die is known from the warm-up of the
     /// whole step.
     Phase,
-    /// All phases of a step together.
+    /// All phases of a step together: as one recording, or as several that follow the [parts](crate::plan::Plan::part) of one plan.
     Step,
 }
 

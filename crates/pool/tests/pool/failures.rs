@@ -269,7 +269,7 @@ fn invariant_10_an_undone_warm_up_waits_for_the_side_streams_that_it_used() {
 #[test]
 fn invariant_10_an_input_that_is_given_up_in_an_undone_recording_stays_given_up() {
     let (world, (first, last)) = world(config());
-    let (id, live) = (first.id(), world.live());
+    let (id, live, deaths) = (first.id(), world.live(), world.pool.stats().counts.releases);
     let error = world
         .record(|session| {
             drop(first);
@@ -281,6 +281,8 @@ fn invariant_10_an_input_that_is_given_up_in_an_undone_recording_stays_given_up(
     assert_eq!(error, PoolError::ForeignHandle);
     assert!(!world.pool.is_live(id));
     assert_eq!(world.live(), live - UNIT);
+    // That of the input, and that of the block that was recorded.
+    assert_eq!(world.pool.stats().counts.releases, deaths + 2);
     assert!(world.holds(&last, 2));
     world.verdict();
 }

@@ -167,6 +167,32 @@ fn what_a_recording_needs_stays_until_its_checkpoint_goes() {
 }
 
 #[test]
+fn an_input_given_up_in_a_recording_stays_in_place_for_the_replays_that_read_it() {
+    for config in [config(), segments()] {
+        let world = World::new(config);
+        // The input lies behind everything else, and the state after the recording does not have it.
+        let filler = world.take(4 * PAGE, "filler");
+        let input = world.take(7 * PAGE, "input");
+        world.fill(&input, 3);
+        drop(filler);
+        let recorded = world
+            .record(|session| {
+                let output = session.allocate(request(UNIT, "output"))?;
+                world.device.copy(&world.stream, output.ptr(), input.ptr(), UNIT)?;
+                drop(input);
+                Ok(vec![output])
+            })
+            .unwrap();
+        world.pool.trim().unwrap();
+        world.launch(&recorded);
+        world.verdict();
+        drop(recorded);
+        assert!(world.pool.trim().unwrap() >= 7 * PAGE);
+        assert_eq!(world.reserved(), 0);
+    }
+}
+
+#[test]
 fn over_budget_the_error_says_what_is_live_and_who_holds_it() {
     for config in [config(), segments()] {
         let world = World::new(PoolConfig { budget: Some(16 * PAGE), ..config });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use graphgrove_device::CaptureMode;
 use graphgrove_device::{CaptureGuard, SegmentMemory};
 use graphgrove_pool::plan::{Departure, Plan};
-use graphgrove_pool::pool::{Block, Demand, PoolConfig, Session};
+use graphgrove_pool::pool::{Block, Demand, Live, PoolConfig, Session};
 use graphgrove_sim::SimDevice;
 
 use crate::world::{PAGE, Result, World, config, fill, request, segments};
@@ -99,6 +99,54 @@ fn a_plan_goes_around_what_is_live_and_uses_what_dies() {
     let low = plan.offsets().iter().min().unwrap();
     assert!(*low >= PAGE, "{:?}", plan.offsets());
     assert!(world.holds(&kept, 8));
+}
+
+#[test]
+fn recordings_that_follow_each_other_fit_better_by_the_parts_of_one_plan() {
+    // The first leaves two blocks. The second gives one of them up for a larger one, which only fits if the other is at the bottom.
+    let run = |together: bool| {
+        let world = World::new(config());
+        let forward = |session: &Session<SimDevice>| -> Result<Vec<_>> {
+            Ok(vec![session.allocate(request(2 * PAGE, "first"))?, session.allocate(request(PAGE, "stays"))?])
+        };
+        let backward = |first: Block<SimDevice>, session: &Session<SimDevice>| -> Result<Vec<_>> {
+            fill(session, &world.stream, &first, 1)?;
+            drop(first);
+            let larger = session.allocate(request(3 * PAGE, "larger"))?;
+            fill(session, &world.stream, &larger, 2)?;
+            Ok(vec![larger])
+        };
+        let empty = world.pool.checkpoint().unwrap();
+        let session = world.pool.warm_up(&world.stream).unwrap();
+        let outputs = forward(&session).unwrap();
+        let mut warm = session.finish(outputs).unwrap();
+        let session = world.pool.warm_up(&world.stream).unwrap();
+        let outputs = backward(warm.outputs.remove(0), &session).unwrap();
+        let second = session.finish(outputs).unwrap().demand;
+        let first = warm.demand.clone();
+        drop(warm);
+        world.pool.restore(&empty, Live::AsRecorded).unwrap();
+
+        let whole = world.pool.plan(&first.clone().then(&second)).unwrap();
+        let alone = world.pool.plan(&first).unwrap();
+        let plan = if together { Arc::new(whole.part(..2)) } else { alone };
+        let mut recorded = world.pool.record(&world.stream, Some(&plan), forward).unwrap();
+        let input = recorded.memory.outputs.remove(0);
+        let plan = if together { Arc::new(whole.part(2..)) } else { world.pool.plan(&second).unwrap() };
+        let next = world.pool.record(&world.stream, Some(&plan), |session| backward(input, session)).unwrap();
+        for recorded in [&recorded, &next] {
+            assert_eq!(recorded.memory.planned.unwrap().departure, None);
+        }
+        world.launch(&recorded);
+        world.launch(&next);
+        assert!(world.holds(&next.memory.outputs[0], 2));
+        world.verdict();
+        let spans = world.pool.spans();
+        let ends = spans.iter().filter(|span| span.block.is_some()).map(|span| span.offset + span.bytes);
+        (whole.peak(), ends.max().unwrap())
+    };
+    assert_eq!(run(true), (4 * PAGE, 4 * PAGE));
+    assert_eq!(run(false), (4 * PAGE, 6 * PAGE));
 }
 
 #[test]

@@ -85,6 +85,44 @@ fn a_handle_of_a_life_that_is_over_ends_no_later_one() {
 }
 
 #[test]
+fn a_restore_that_does_not_name_a_block_ends_its_life_for_all_handles() {
+    let world = World::new(config());
+    let before = world.pool.checkpoint().unwrap();
+    let block = world.take(UNIT, "block");
+    let id = block.id();
+    let after = world.pool.checkpoint().unwrap();
+    world.pool.restore(&before, Live::AsRecorded).unwrap();
+    // Its bytes were somebody else's meanwhile, so that its handle must not bring it back.
+    assert_eq!(world.take(UNIT, "other").ptr(), block.ptr());
+    world.pool.restore(&before, Live::Claimed).unwrap();
+    assert!(!world.pool.is_live(id));
+    world.pool.restore(&after, Live::AsRecorded).unwrap();
+    drop(block);
+    assert!(world.pool.is_live(id));
+    assert_eq!(world.pool.stats().counts.stale_drops, 1);
+}
+
+#[test]
+fn a_restore_that_does_not_name_what_was_adopted_while_replays_ran_ends_its_life() {
+    let world = World::new(config());
+    let empty = world.pool.checkpoint().unwrap();
+    let a = record(&world, &[UNIT], 1);
+    let id = a.memory.outputs[0].id();
+    for live in [Live::AsRecorded, Live::Except(&[]), Live::Only(&[])] {
+        world.pool.replayed().unwrap();
+        let adopted = world.pool.adopt(id).unwrap();
+        world.pool.restore(&empty, live).unwrap();
+        world.pool.restore(&a.memory.checkpoint, Live::AsRecorded).unwrap();
+        let stale = world.pool.stats().counts.stale_drops;
+        drop(adopted);
+        assert!(world.pool.is_live(id));
+        assert_eq!(world.pool.stats().counts.stale_drops, stale + 1);
+        world.pool.restore(&empty, Live::Claimed).unwrap();
+        assert_eq!(world.live(), 0);
+    }
+}
+
+#[test]
 fn an_output_that_lives_again_after_its_death_is_kept_by_its_new_handle() {
     let world = World::new(config());
     let mut a = record(&world, &[UNIT], 1);

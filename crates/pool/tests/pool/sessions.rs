@@ -1,8 +1,8 @@
 //! How sessions end.
 
-use graphgrove_device::{Memory, Streams, Work};
+use graphgrove_device::{CaptureGuard, CaptureMode, Memory, StreamHandle, Streams, Work};
 use graphgrove_pool::PoolError;
-use graphgrove_pool::pool::Pool;
+use graphgrove_pool::pool::{Live, Pool};
 use graphgrove_sim::Finding;
 
 use crate::world::{PAGE, UNIT, World, builder, config, fill, request};
@@ -26,6 +26,20 @@ fn a_warm_up_on_another_stream_is_ordered_with_the_pools_stream_on_both_sides() 
         assert!(world.holds(&finished.outputs[0], 1));
         world.verdict();
     }
+}
+
+#[test]
+fn a_warm_up_under_a_capture_is_refused_and_leaves_the_capture_alone() {
+    let world = World::new(config());
+    let side = world.device.create_stream().unwrap();
+    for captured in [&world.stream, &side] {
+        let guard = CaptureGuard::begin(&*world.device, captured, CaptureMode::ThreadLocal).unwrap();
+        let error = world.pool.warm_up(&side).unwrap_err();
+        assert_eq!(error, PoolError::Capturing { stream: captured.id() });
+        assert!(guard.end().is_ok());
+    }
+    assert!(world.pool.warm_up(&side).is_ok());
+    world.verdict();
 }
 
 #[test]
@@ -121,6 +135,38 @@ fn an_output_or_a_use_of_another_pool_is_refused() {
     let session = world.pool.warm_up(&world.stream).unwrap();
     drop(session.finish_keeping(Vec::new()).unwrap());
     assert_eq!(world.pool.stats().counts.rollbacks, 1);
+}
+
+#[test]
+fn an_output_or_a_use_of_a_life_that_is_over_is_refused() {
+    let world = World::new(config());
+    let side = world.device.create_stream().unwrap();
+    let empty = world.pool.checkpoint().unwrap();
+    // Undone with its session, released by name, or taken away by a restore and brought back by another.
+    let mut undone = None;
+    let error = world.record(|session| {
+        undone = Some(session.allocate(request(UNIT, "undone"))?);
+        Err(PoolError::ForeignHandle)
+    });
+    assert_eq!(error.unwrap_err(), PoolError::ForeignHandle);
+    let revived = world.take(UNIT, "revived");
+    let checkpoint = world.pool.checkpoint().unwrap();
+    world.pool.restore(&empty, Live::AsRecorded).unwrap();
+    world.pool.restore(&checkpoint, Live::AsRecorded).unwrap();
+    let released = world.take(UNIT, "released");
+    world.pool.release(released.id());
+    for stale in [undone.unwrap(), revived, released] {
+        let gone = PoolError::NotLive { block: stale.id() };
+        assert_eq!(world.pool.used_on(&stale, &side).unwrap_err(), gone);
+        let live = world.live();
+        let error = world.record(|session| {
+            let output = session.allocate(request(UNIT, "output"))?;
+            Ok(vec![output, stale])
+        });
+        assert_eq!(error.unwrap_err(), gone);
+        assert_eq!(world.live(), live);
+    }
+    world.verdict();
 }
 
 #[test]

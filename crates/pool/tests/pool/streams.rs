@@ -159,6 +159,113 @@ fn a_stream_that_has_been_joined_is_not_kept() {
 }
 
 #[test]
+fn the_stream_of_a_warm_up_is_not_kept_when_it_is_over() {
+    let world = World::new(config());
+    let other = world.device.create_stream().unwrap();
+    let session = world.pool.warm_up(&other).unwrap();
+    let block = session.allocate(request(UNIT, "block")).unwrap();
+    fill(&session, &other, &block, 1).unwrap();
+    drop(session.finish(vec![block]).unwrap());
+    drop(other);
+    assert_eq!(world.device.counts().of(Call::DestroyStream), 1);
+    // The pool's stream lies behind it.
+    world.pool.trim().unwrap();
+    assert_eq!(world.reserved(), 0);
+    world.verdict();
+}
+
+#[test]
+fn a_warm_up_on_the_stream_that_used_a_dead_block_frees_it() {
+    let world = World::new(config());
+    let side = world.device.create_stream().unwrap();
+    let share = |label| {
+        let block = world.take(UNIT, label);
+        world.pool.order(&world.stream, &side).unwrap();
+        world.pool.used_on(&block, &side).unwrap();
+        world.device.fill(&side, block.ptr(), 1, UNIT).unwrap();
+        block
+    };
+    let (first, second) = (share("first"), share("second"));
+    let addresses = [first.ptr(), second.ptr()];
+    drop(first);
+    // What comes in the warm-up lies behind the use, and what comes after it as well.
+    let session = world.pool.warm_up(&side).unwrap();
+    let block = session.allocate(request(UNIT, "inside")).unwrap();
+    assert_eq!(block.ptr(), addresses[0]);
+    fill(&session, &side, &block, 2).unwrap();
+    drop(second);
+    let finished = session.finish(vec![block]).unwrap();
+    assert_eq!(world.pool.stats().awaited_blocks, 0);
+    let after = world.take(UNIT, "after");
+    assert_eq!(after.ptr(), addresses[1]);
+    world.fill(&after, 3);
+    drop(finished);
+    world.verdict();
+}
+
+#[test]
+fn a_block_that_a_restore_takes_away_from_a_stream_stays_out_of_reach_until_it_is_joined() {
+    for live in [Live::AsRecorded, Live::Except(&[]), Live::Only(&[])] {
+        let world = World::new(config());
+        let side = world.device.create_stream().unwrap();
+        let empty = world.pool.checkpoint().unwrap();
+        let block = world.take(UNIT, "shared");
+        let (id, address) = (block.id(), block.ptr());
+        world.pool.order(&world.stream, &side).unwrap();
+        world.pool.used_on(&block, &side).unwrap();
+        world.device.fill(&side, address, 1, UNIT).unwrap();
+        world.pool.restore(&empty, live).unwrap();
+        assert!(!world.pool.is_live(id));
+        let next = world.take(UNIT, "next");
+        assert_ne!(next.ptr(), address);
+        world.fill(&next, 2);
+        world.pool.order(&side, &world.stream).unwrap();
+        let after = world.take(UNIT, "after");
+        assert_eq!(after.ptr(), address);
+        world.fill(&after, 3);
+        // The handle is one of a life that is over.
+        drop(block);
+        assert!(world.pool.is_live(after.id()));
+        world.verdict();
+    }
+}
+
+#[test]
+fn a_restore_does_not_put_a_block_where_a_stream_still_works() {
+    let world = World::new(config());
+    let side = world.device.create_stream().unwrap();
+    let old = world.take(UNIT, "old");
+    let checkpoint = world.pool.checkpoint().unwrap();
+    let address = old.ptr();
+    drop(old);
+    let new = world.take(UNIT, "new");
+    assert_eq!(new.ptr(), address);
+    world.pool.order(&world.stream, &side).unwrap();
+    world.pool.used_on(&new, &side).unwrap();
+    let before = world.pool.holdings();
+    let error = world.pool.restore(&checkpoint, Live::AsRecorded).unwrap_err();
+    assert!(matches!(error, PoolError::Overlap { block, .. } if block == new.id()), "{error}");
+    assert_eq!(world.pool.holdings(), before);
+    world.pool.order(&side, &world.stream).unwrap();
+    world.pool.restore(&checkpoint, Live::AsRecorded).unwrap();
+    assert_eq!(world.pool.holdings()[0].label, "old");
+}
+
+#[test]
+fn a_mark_of_another_pool_frees_nothing() {
+    let world = World::new(config());
+    let side = world.device.create_stream().unwrap();
+    let other = World::new(config()).pool;
+    let block = world.take(UNIT, "shared");
+    world.pool.order(&world.stream, &side).unwrap();
+    world.pool.used_on(&block, &side).unwrap();
+    drop(block);
+    let marks = [(); 3].map(|()| other.marked(&side));
+    marks.iter().for_each(|mark| world.pool.ordered_behind(mark, &world.stream));
+    assert_eq!(world.pool.stats().awaited_blocks, 1);
+}
+
+#[test]
 fn blocks_wait_for_their_own_streams_and_no_others() {
     let world = World::new(config());
     let sides = [world.device.create_stream().unwrap(), world.device.create_stream().unwrap()];

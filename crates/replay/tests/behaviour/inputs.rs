@@ -3,7 +3,7 @@
 use graphgrove_device::{HostMemory, Memory, Work};
 use graphgrove_replay::{Call, Error, Expected, Input, Method, Mismatch, Recorder, Recording, StagePlan};
 use graphgrove_sim::SimDevice;
-use graphgrove_storage::{DType, InputIndex, InputPlan, InputSpec, Layout, Step, Tensor};
+use graphgrove_storage::{DType, InputIndex, InputPlan, InputSpec, Layout, Step, Storage, Tensor};
 
 use crate::workshop::{BOTH, N, Out, Shop, Task, kept, take};
 
@@ -103,11 +103,10 @@ fn a_replay_sees_what_lies_in_host_memory_when_its_work_gets_there() {
         fill(1.0);
         let stream = shop.stream.clone();
         let inputs = [Input::Host(&host)];
-        let device = std::sync::Arc::clone(&shop.device);
         let mut first = shop
             .record(Task::new(Call::new(&stream, Step::new(1), &inputs)), |body| {
                 let out = body.fresh(N)?;
-                device.upload(&body.stream, out.address()?, &host, 0, 4 * N as usize)?;
+                body.recorder.upload(&body.stream, out.address()?, &host, 0, 4 * N as usize)?;
                 Ok(vec![Out::Returned(out)])
             })
             .unwrap();
@@ -117,6 +116,34 @@ fn a_replay_sees_what_lies_in_host_memory_when_its_work_gets_there() {
         for value in [2.0, 3.0] {
             fill(value);
             assert_eq!(shop.run(node, &inputs), value);
+        }
+        shop.verdict();
+    }
+}
+
+#[test]
+fn a_replay_reads_the_host_memory_of_its_own_call() {
+    for method in BOTH {
+        let mut shop = Shop::new(method);
+        let [a, b] = [1.0_f32, 2.0].map(|value| {
+            let host = shop.device.host_buffer(4 * N as usize).unwrap();
+            host.write(0, &value.to_le_bytes().repeat(N as usize)).unwrap();
+            host
+        });
+        let stream = shop.stream.clone();
+        let inputs = [Input::Host(&a)];
+        let node = shop
+            .record(Task::new(Call::new(&stream, Step::new(1), &inputs)), |body| {
+                let out = body.fresh(N)?;
+                body.recorder.upload(&body.stream, out.address()?, &a, 0, 4 * N as usize)?;
+                Ok(vec![Out::Returned(out)])
+            })
+            .unwrap()
+            .node;
+        for (host, value, patches) in [(&b, 2.0, 1), (&b, 2.0, 0), (&a, 1.0, 1)] {
+            let (mut replayed, made) = shop.count(node, &[Input::Host(host)]);
+            let output = take(&mut replayed, 0);
+            assert_eq!((shop.value(&output), made.total()), (value, 1 + patches), "{method:?}: {made}");
         }
         shop.verdict();
     }
@@ -171,14 +198,22 @@ fn a_plan_for_other_inputs_is_refused_before_anything_is_captured() {
     let stage = || StagePlan::new(&plan, &[Some(&x)], |_| graphgrove_replay::Route::Copied).unwrap();
     let count = Error::InputCount { planned: 1, given: 0 };
     assert_eq!(StagePlan::new(&plan, &[], |_| graphgrove_replay::Route::Copied).unwrap_err(), count);
-    let begin = |inputs: &[Option<&Tensor>], buffers| {
-        Recorder::begin(&*shop.device, &shop.stream, Method::Fast, stage(), inputs, buffers).map(|_| ())
+    let begin = |method, inputs: &[Option<&Tensor>], buffer: Result<Storage, Error>| {
+        let allocate = |_| buffer.clone();
+        Recorder::begin(&*shop.device, &shop.stream, method, stage(), inputs, allocate).map(|_| ())
     };
-    assert_eq!(begin(&[], Vec::new()), Err(count));
     let short = shop.tensor_of(&[0.0]).into_storage();
-    let needed = 4 * N;
-    assert_eq!(begin(&[Some(&x)], Vec::new()), Err(Error::StagingBuffer { group: 0, needed, given: 0 }));
-    assert_eq!(begin(&[Some(&x)], vec![short]), Err(Error::StagingBuffer { group: 0, needed, given: 4 }));
+    let none = Error::OldCheck;
+    for method in BOTH {
+        assert_eq!(begin(method, &[], Ok(short.clone())), Err(count.clone()));
+        assert_eq!(
+            begin(method, &[Some(&x)], Err(none.clone())),
+            Err(none.clone()),
+            "what has no room says so"
+        );
+        let refused = begin(method, &[Some(&x)], Ok(short.clone()));
+        assert_eq!(refused, Err(Error::StagingBuffer { group: 0, needed: 4 * N, given: 4 }));
+    }
     let status = graphgrove_device::Capture::capture_status(&*shop.device, &shop.stream).unwrap();
     assert_eq!(status, graphgrove_device::CaptureStatus::None);
 }

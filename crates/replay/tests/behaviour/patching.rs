@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use graphgrove_device::{Args, Call as Driver, LaunchDims, Work};
+use graphgrove_device::{Args, Call as Driver, LaunchDims, Streams, Work};
 use graphgrove_replay::{
-    Call, Costs, Error, Expected, Input, Method, Mismatch, NodeKey, ParamSet, Replayed, Route, Unpatchable,
-    Uses,
+    Call, Costs, Error, Expected, Input, Method, Mismatch, NodeKey, ParamSet, Recorder, Replayed, Route,
+    StagePlan, Unpatchable, Uses,
 };
 use graphgrove_sim::SimDevice;
 use graphgrove_storage::{InputIndex, InputPlan, InputSpec, Step, Tensor};
@@ -290,13 +290,25 @@ fn work_that_does_not_touch_the_input_is_not_patched() {
     shop.verdict();
 }
 
-/// Counts uses as a warm-up does.
-fn uses(plan: &InputPlan, inputs: &[Option<&Tensor>], kernels: usize) -> Uses {
-    let mut uses = Uses::new(plan, inputs).unwrap();
-    let at = inputs[0].unwrap().address().unwrap();
+/// What a warm-up with so many kernels shows of an input's uses, and of a copy and a fill behind them.
+fn rehearsed(shop: &Shop, input: &Tensor, kernels: usize, filled: bool) -> Uses {
+    let plan = InputPlan::new(&[InputSpec::read(input)], 16, |_| false).unwrap();
+    let stage = StagePlan::new(&plan, &[Some(input)], |_| Route::Copied).unwrap();
+    let place = shop.tensor_of(&vec![0.0; input.layout().elements() as usize]);
+    let buffer = |_| Ok::<_, Error>(place.storage().clone());
+    let mut recorder =
+        Recorder::rehearse(&*shop.device, &shop.stream, stage, &[Some(input)], buffer).unwrap();
+    let staged = recorder.passed()[0].clone().unwrap();
+    let nothing = shop.device.kernel("nothing", |_| Ok(()));
     for _ in 0..kernels {
-        uses.launched("k", &Args::new().read(at).scalar(1_u32));
+        let args = Args::new().read(staged.address().unwrap());
+        recorder.launch(&shop.stream, &nothing, LaunchDims::ONE, &args).unwrap();
     }
+    if filled {
+        recorder.fill(&shop.stream, staged.address().unwrap(), 0, 4).unwrap();
+    }
+    let uses = recorder.rehearsed().unwrap();
+    shop.device.synchronize().unwrap();
     uses
 }
 
@@ -305,25 +317,20 @@ fn the_way_of_an_input_is_chosen_by_its_bytes_and_its_uses_and_can_be_forced() {
     let shop = Shop::new(Method::Fast);
     let (small, large) = (shop.tensor(1.0), shop.tensor_of(&vec![0.0; 1 << 18]));
     let costs = Costs { patch_ns: 300.0, copy_ns: 50.0, bytes_per_ns: 1000.0 };
-    let route = |tensor: &Tensor, kernels: usize| -> Route {
+    let route = |tensor: &Tensor, kernels: usize| -> Option<Route> {
+        let uses = rehearsed(&shop, tensor, kernels, false);
+        assert_eq!(uses.nodes(FIRST), Some(kernels));
         let plan = InputPlan::new(&[InputSpec::read(tensor)], 16, |_| false).unwrap();
-        let uses = uses(&plan, &[Some(tensor)], kernels);
-        let stage = graphgrove_replay::StagePlan::new(&plan, &[Some(tensor)], |staged| {
+        let stage = StagePlan::new(&plan, &[Some(tensor)], |staged| {
             assert_eq!((staged.inputs, staged.mutated), (&[FIRST][..], false));
             costs.choose(staged.bytes, uses.nodes(FIRST))
         });
-        stage.unwrap().routes().next().unwrap().1
+        stage.unwrap().route(FIRST)
     };
-    assert_eq!((route(&small, 1), route(&large, 1)), (Route::Copied, Route::Patched));
-    assert_eq!((route(&large, 3), route(&large, 4)), (Route::Patched, Route::Copied));
-    let plan = InputPlan::new(&[InputSpec::read(&large)], 16, |_| false).unwrap();
-    let mut uses = uses(&plan, &[Some(&large)], 1);
-    uses.copied(small.address().unwrap(), large.address().unwrap());
-    assert_eq!(uses.nodes(FIRST), Some(2));
-    assert_eq!(uses.nodes(InputIndex::new(3)), None);
-    uses.filled(large.address().unwrap());
-    assert_eq!((uses.nodes(FIRST), uses.obstacle()), (None, Some(&Unpatchable::Filled)));
-    assert_eq!(Uses::new(&plan, &[]).unwrap_err(), Error::InputCount { planned: 1, given: 0 });
+    assert_eq!((route(&small, 1), route(&large, 1)), (Some(Route::Copied), Some(Route::Patched)));
+    assert_eq!((route(&large, 3), route(&large, 4)), (Some(Route::Patched), Some(Route::Copied)));
+    let uses = rehearsed(&shop, &large, 1, true);
+    assert_eq!((uses.nodes(FIRST), uses.nodes(InputIndex::new(3))), (None, None), "a fill forbids it");
 }
 
 #[test]

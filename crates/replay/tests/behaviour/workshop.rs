@@ -272,9 +272,11 @@ impl Shop {
             _ => self.route,
         };
         let stage = StagePlan::new(&plan, &all, route)?;
-        let buffers: Vec<Storage> = stage.buffers().map(|bytes| self.tools.block(bytes)).collect();
         let before = self.replayer.dead(usize::MAX);
-        let mut recorder = Recorder::begin(&*device, &stream, self.method, stage, &all, buffers)?;
+        let expected = self.replayer.expect(&plan, &call, &stage)?;
+        let allocate = |bytes| Ok::<_, Error>(self.tools.block(bytes));
+        let mut recorder = Recorder::begin(&*device, &stream, self.method, stage, &all, allocate)?;
+        recorder.host_inputs(call.inputs);
         let inputs = std::mem::take(recorder.passed());
         let mut body_of = Body { recorder, stream, inputs, tools: self.tools.clone() };
         let outs = body(&mut body_of)?;
@@ -283,7 +285,6 @@ impl Shop {
         let outputs = plan_outputs(&plan, &passed, &specs, on_path)?;
         let captured: Captured<SimDevice> = recorder.finish()?;
         drop(passed);
-        let expected = self.replayer.expect(&plan, &call, &captured)?;
         let constant = |(slot, (planned, out)): (SlotIndex, (&graphgrove_storage::PlannedOutput, &Out))| {
             let is_it = planned.class == OutputClass::Persistent(PersistentSource::Captured);
             is_it.then(|| Some((slot, out.tensor()?.clone()))).flatten()

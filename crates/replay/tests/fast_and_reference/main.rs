@@ -43,7 +43,7 @@ fn random_programs_replay_and_refuse_for_many_reasons() {
 
     let mut runner = TestRunner::deterministic();
     let mut seen = run::Seen::default();
-    for _ in 0..80 {
+    for _ in 0..150 {
         let program = program::programs().new_tree(&mut runner).unwrap().current();
         seen.add(&run::Run::new(&program).all(&program));
     }

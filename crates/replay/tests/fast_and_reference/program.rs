@@ -67,8 +67,8 @@ pub(crate) enum Change {
     Skip,
     Instead(Op),
     Before(Op),
-    /// Somebody else holds a clone until the round is over.
-    Aside(usize),
+    /// Somebody else holds clones of the last handles until the round is over.
+    Aside,
 }
 
 #[derive(Clone, Debug)]
@@ -106,7 +106,7 @@ fn cut() -> impl Strategy<Value = Cut> {
 fn arg() -> impl Strategy<Value = Arg> {
     prop_oneof![
         6 => recent().prop_map(Arg::Kept),
-        4 => recent().prop_map(Arg::GivenUp),
+        6 => recent().prop_map(Arg::GivenUp),
         1 => (0_u64..2).prop_map(Arg::Value),
     ]
 }
@@ -176,7 +176,7 @@ pub(crate) fn programs() -> impl Strategy<Value = Program> {
         3 => Just(Change::Skip),
         1 => op().prop_map(Change::Instead),
         2 => op().prop_map(Change::Before),
-        6 => recent().prop_map(Change::Aside),
+        6 => Just(Change::Aside),
         1 => recent().prop_map(|of| Change::Before(Op::Drop(of))),
     ];
     let changes = prop::collection::vec((any::<usize>(), change), 0..3);

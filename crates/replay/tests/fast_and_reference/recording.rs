@@ -153,24 +153,20 @@ impl World {
         let plan = InputPlan::new(&specs(args, &all, &asked.resolved.mutated), ALIGNMENT, on_path)?;
         let stage = StagePlan::new(&plan, &all, |staged| route(asked, &all, params, staged))?;
         let before = replayer.dead(usize::MAX);
+        let expected = {
+            let inputs: Vec<Input<'_, SimDevice>> = args.iter().map(Arg::input).collect();
+            let given = asked.function.has_params.then_some(&self.params);
+            let call = Call { params: given, ..Call::new(&self.home, asked.step, &inputs) };
+            replayer.expect(&plan, &call, &stage)?
+        };
         let method = match self.way {
             Way::Replays(method) => method,
             Way::RecordsAlways => Method::Fast,
         };
 
         let session = self.pool.recording(&self.home, None).unwrap();
-        let obtain = |bytes| block(&session, bytes, For::Staging);
-        let mut recorder = match method {
-            // The graph itself writes to the buffers, so it holds their beginnings and ends.
-            Method::Fast => {
-                let obtain = |bytes| Ok::<_, Error>(obtain(bytes));
-                Recorder::begin_with(&*device, &self.home, method, stage, &all, obtain)?
-            }
-            Method::Reference => {
-                let buffers = stage.buffers().map(obtain).collect();
-                Recorder::begin(&*device, &self.home, method, stage, &all, buffers)?
-            }
-        };
+        let allocate = |bytes| Ok::<_, Error>(block(&session, bytes, For::Staging));
+        let mut recorder = Recorder::begin(&*device, &self.home, method, stage, &all, allocate)?;
         let mut passed = std::mem::take(recorder.passed());
         let ids: Vec<Option<StorageId>> = passed
             .iter()
@@ -182,12 +178,10 @@ impl World {
             passed.iter().map(|tensor| tensor.as_ref().map_or(0, Tensor::offset_bytes)).collect();
         drop(all);
         // What the function is given up lies with the function alone from here on.
-        let mut given_up = Vec::new();
         for (input, arg) in (0..).map(InputIndex::new).zip(args.iter_mut()) {
             let is_managed = matches!(plan.role(input), Some(InputRole::Managed { .. }));
             if is_managed && let Arg::GivenUp(tensor) = arg {
                 *tensor = stand_in(tensor.layout());
-                given_up.push(input.get() as usize);
             }
         }
         let values = args.iter().map(|arg| if let Arg::Value(value) = arg { *value as i32 } else { 0 }).sum();
@@ -209,24 +203,17 @@ impl World {
                 .map(|(out, layout)| Tensor::new(out.storage().clone(), layout, offsets[at]).unwrap());
         }
         let outputs = plan_outputs(&plan, &passed, &outs.iter().map(spec).collect::<Vec<_>>(), on_path)?;
-        for at in given_up {
-            if let Arg::GivenUp(tensor) = &mut args[at]
-                && let Some(returned) = passed[at].take()
-            {
-                *tensor = returned;
-            }
-        }
         drop(passed);
         let constants = constants(&outputs, &outs);
         // What the function returned of its inputs would keep the staging buffers beyond the recording.
         let recorded: Vec<Option<Tensor>> = outs
             .into_iter()
             .zip(&outputs)
-            .map(|((tensor, _), planned)| tensor.filter(|_| planned.class == OutputClass::Fresh))
+            .map(|((tensor, _), planned)| {
+                tensor.filter(|_| !matches!(planned.class, OutputClass::StagedInput { .. }))
+            })
             .collect();
-        if method == Method::Fast {
-            recorder.bring_back()?;
-        }
+        recorder.bring_back()?;
         session.settle();
         let captured = recorder.finish()?;
         let finished = session.finish_keeping(Vec::new()).unwrap();
@@ -235,7 +222,6 @@ impl World {
         let stream = self.stream(asked.aside).clone();
         let given = asked.function.has_params.then_some(&self.params);
         let call = Call { params: given, ..Call::new(&stream, asked.step, &inputs) };
-        let expected = self.replayer.expect(&plan, &call, &captured)?;
         let in_place =
             |at: &usize| !matches!(plan.role(InputIndex::new(*at as u32)), Some(InputRole::Staged(_)));
         let recording = Recording::new(format!("f{}", asked.number), captured)

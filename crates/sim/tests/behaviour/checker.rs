@@ -1,10 +1,10 @@
 //! Memory errors: each is found, and what comes close to it is not.
 
 use graphgrove_device::{
-    Annotation, Args, Call, DeviceError, DevicePtr, GatherRow, HostMemory, LaunchDims, Memory, Problem,
-    ReservedRange, SegmentMemory, Streams, Work,
+    Annotation, Args, Call, DeviceError, DevicePtr, GatherRow, Graphs, HostMemory, LaunchDims, Memory,
+    NodeId, Problem, ReservedRange, SegmentMemory, Streams, Work,
 };
-use graphgrove_sim::{Finding, POISON, SimDevice};
+use graphgrove_sim::{Finding, POISON, SimDevice, SimExec, SimHostBuffer};
 
 use crate::rig::{BYTES, N, Rig};
 
@@ -353,6 +353,53 @@ fn a_graph_keeps_the_host_memory_that_it_reads() {
     assert_eq!(rig.device.counts().of(Call::FreeHost), 0);
     drop(exec);
     assert_eq!(rig.device.counts().of(Call::FreeHost), 1);
+}
+
+/// An exec that uploads 64 bytes to the first buffer, and the node that does.
+fn uploading(rig: &Rig, host: &SimHostBuffer) -> (SimExec, NodeId) {
+    let mut node = None;
+    let exec = rig.exec(|| node = rig.device.upload(&rig.a, rig.buffer(0), host, 0, 64).unwrap());
+    (exec, node.unwrap())
+}
+
+#[test]
+fn host_buffers_that_take_turns_in_an_exec_go_as_soon_as_their_launches_are_done() {
+    let rig = Rig::new();
+    let host = |byte| {
+        let host = rig.device.host_buffer(64).unwrap();
+        host.write(0, &[byte; 64]).unwrap();
+        host
+    };
+    let freed = || rig.device.counts().of(Call::FreeHost);
+    let (mut exec, node) = uploading(&rig, &host(0));
+    for byte in 1..=50 {
+        rig.device.patch_upload(&mut exec, node, rig.buffer(0), &host(byte), 0).unwrap();
+        rig.launch(&mut exec, &rig.a);
+    }
+    // The recorded one was launched with by nobody; each of the others waits for its launch.
+    assert_eq!(freed(), 1);
+    assert_eq!((rig.value(rig.buffer(0)), rig.findings()), (u32::from_ne_bytes([50; 4]), vec![]));
+    assert_eq!(freed(), 50);
+    for byte in 1..=50 {
+        rig.device.patch_upload(&mut exec, node, rig.buffer(0), &host(byte), 0).unwrap();
+    }
+    assert_eq!(freed(), 100);
+    drop(exec);
+    assert_eq!(freed(), 101);
+}
+
+#[test]
+fn a_patch_to_raw_host_memory_that_died_is_found_at_the_replay() {
+    let rig = Rig::new();
+    let (recorded, raw) = (rig.device.host_buffer(64).unwrap(), rig.device.host_buffer(64).unwrap());
+    let (mut exec, node) = uploading(&rig, &recorded);
+    assert!(raw.is_same(&raw.unowned()));
+    rig.device.patch_upload(&mut exec, node, rig.buffer(0), &raw.unowned(), 0).unwrap();
+    rig.launch(&mut exec, &rig.a);
+    assert_eq!(rig.findings(), []);
+    drop(raw);
+    rig.launch(&mut exec, &rig.a);
+    assert!(matches!(rig.findings()[..], [Finding::HostMemoryGone { .. }]));
 }
 
 #[test]

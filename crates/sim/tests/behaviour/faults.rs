@@ -1,8 +1,8 @@
 //! Failures on demand.
 
 use graphgrove_device::{
-    Call, Capture, CaptureFailure, CaptureGuard, CaptureMode, DeviceError, Graphs, Memory, ModeGuard,
-    Streams, Work,
+    Call, Capture, CaptureFailure, CaptureGuard, CaptureMode, DeviceError, Graphs, HostMemory, Memory,
+    ModeGuard, Streams, Work,
 };
 use graphgrove_sim::{Failure, Fault};
 
@@ -42,6 +42,22 @@ fn a_patch_can_fail_and_changes_nothing_then() {
     assert!(rig.device.patch_copy(&mut exec, node.unwrap(), rig.buffer(2), rig.buffer(0)).is_err());
     rig.launch(&mut exec, &rig.a);
     assert_eq!((rig.value(rig.buffer(1)), rig.findings()), (1, vec![]));
+}
+
+#[test]
+fn an_upload_patch_can_fail_and_changes_nothing_then() {
+    let rig = Rig::new();
+    let (one, two) = (rig.device.host_buffer(4).unwrap(), rig.device.host_buffer(4).unwrap());
+    one.write(0, &[1, 0, 0, 0]).unwrap();
+    let mut node = None;
+    let mut exec = rig.exec(|| node = rig.device.upload(&rig.a, rig.buffer(0), &one, 0, 4).unwrap());
+    rig.device.inject(Fault::at(Call::PatchUpload, 1, Failure::Driver(1)));
+    let failed = DeviceError::Driver { call: Call::PatchUpload, code: 1, name: "injected".into() };
+    let patched = rig.device.patch_upload(&mut exec, node.unwrap(), rig.buffer(1), &two, 0);
+    assert_eq!(patched, Err(failed));
+    rig.launch(&mut exec, &rig.a);
+    assert_eq!((rig.value(rig.buffer(0)), rig.findings()), (1, vec![]));
+    assert_eq!(rig.device.counts().of(Call::PatchUpload), 1);
 }
 
 #[test]

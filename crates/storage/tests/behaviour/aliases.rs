@@ -3,7 +3,7 @@
 use graphgrove_device::DevicePtr;
 use graphgrove_storage::{
     Error, InputIndex, InputPlan, InputSpec, Layout, Ledger, OutputClass, OutputSpec, PersistentSource,
-    PlannedOutput, Readers, Storage, StorageId, Tensor, plan_outputs,
+    PlannedOutput, Readers, Slab, Storage, StorageId, Tensor, plan_outputs,
 };
 
 use crate::rig::{BLOCK, Census, floats, outside, run, slab, slab_of, slot, step, take};
@@ -214,7 +214,7 @@ fn a_wrong_or_missing_source_changes_nothing() {
             Some(&foreign),
             Error::WrongSource { output: slot(1), given: foreign.storage().id().unwrap() },
         ),
-        (Some(&tensors[0]), Some(&foreign), Error::OutOfStorage { offset: 0, span: 16, bytes: 32 }),
+        (Some(&tensors[0]), Some(&foreign), Error::BeforeStorage { before: 8 }),
     ];
     for (one, two, expected) in cases {
         let failed = second.hand_back(step(2), |of, _| (if of == slot(1) { one } else { two }).cloned());
@@ -264,19 +264,28 @@ fn a_block_is_adopted_once_and_only_by_the_slot_at_its_place() {
         plan_outputs(&no_inputs(), &[], &[OutputSpec::returned(&a), OutputSpec::returned(&a)], |_| true)
             .unwrap();
     let mut slab = slab(&Ledger::new(), planned.clone());
-    let (back, owners) =
-        slab.hand_back_recorded(step(1), &[Some(other.clone()), Some(a.clone())], |_, _| None).unwrap();
-    assert!(owners.is_empty(), "neither is the block of the slot that it is named for");
-    drop(back);
+    let refused = |slab: &mut Slab, recorded: &[Option<Tensor>]| {
+        slab.hand_back_recorded(step(1), recorded, |_, _| None).unwrap_err()
+    };
+    let not_recorded = |given| Error::NotRecorded { output: slot(0), given };
+    let id = |tensor: &Tensor| tensor.storage().id().unwrap();
+    let swapped = [Some(other.clone()), Some(a.clone())];
+    assert_eq!(refused(&mut slab, &swapped), not_recorded(id(&other)));
+    assert_eq!(refused(&mut slab, &[]), not_recorded(None));
+    assert_eq!(refused(&mut slab, &[None, Some(a.clone())]), not_recorded(None));
+    let shorter = Storage::pool_block(DevicePtr::new(0x9000), 256, census.owner());
+    let shorter = Tensor::new(shorter, floats(8), 0).unwrap();
+    assert_eq!(refused(&mut slab, &[Some(shorter.clone())]), not_recorded(id(&shorter)));
+    drop(shorter);
+    assert_eq!((slab.epoch().get(), slab.any_live()), (0, false), "nothing has changed");
     let (back, owners) = slab.hand_back_recorded(step(2), &[Some(a.clone()), None], |_, _| None).unwrap();
     assert_eq!((owners.len(), slab.holders(slot(0)).handles), (1, 1));
-    let (_, again) = crate::rig::slab(&Ledger::new(), planned)
-        .hand_back_recorded(step(1), &[Some(a.clone()), None], |_, _| None)
-        .unwrap();
-    assert!(again.is_empty());
-    drop((back, a));
+    let mut another = crate::rig::slab(&Ledger::new(), planned);
+    assert_eq!(refused(&mut another, &[Some(a.clone()), None]), not_recorded(id(&a)));
+    drop((back, a, swapped));
     assert!(!slab.any_live());
-    assert_eq!(census.alive(), 2);
+    drop((owners, other));
+    assert_eq!(census.alive(), 0);
 }
 
 #[test]
@@ -290,4 +299,38 @@ fn an_output_of_a_size_that_is_recorded_lies_where_it_was_recorded() {
     let taken = take(&mut slab, 1).remove(0);
     assert_eq!((taken.address().unwrap().get(), taken.strides()), (0x900c, &[8][..]));
     assert_eq!((taken.signature(), taken.storage().bytes()), (column.signature(), Ok(BLOCK)));
+}
+
+#[test]
+fn of_inputs_that_are_staged_together_an_output_is_the_one_that_it_lies_in() {
+    // They overlap, yet each is its owner's own, as when they come from a framework that does not say what they share.
+    let (x, y) = (outside(0x1000, 8), outside(0x1010, 8));
+    let plan = InputPlan::new(&[InputSpec::read(&x), InputSpec::read(&y).moved()], 16, |_| true).unwrap();
+    let buffer = Storage::pool_block(DevicePtr::new(0x9000), BLOCK, Census::default().owner());
+    let passed = |offset| Tensor::new(buffer.clone(), floats(8), offset).unwrap();
+    let (first, second) = (passed(0), passed(16));
+    let outputs = [second.clone(), second.slice(0, 6..8, 1).unwrap(), first.slice(0, 0..6, 1).unwrap()];
+    let specs = outputs.each_ref().map(OutputSpec::returned);
+    let planned = plan_outputs(&plan, &[Some(first), Some(second)], &specs, |_| true).unwrap();
+    let of = |number, moved| OutputClass::StagedInput { input: input(number), moved };
+    assert_eq!(classes(&planned), [of(1, true), of(1, true), of(0, false)]);
+    let mut slab = slab(&Ledger::new(), planned);
+    let source = |_, class| match class {
+        OutputClass::StagedInput { input, .. } => [&x, &y].get(input.get() as usize).copied().cloned(),
+        _ => None,
+    };
+    let mut outputs = slab.hand_back(step(1), source).unwrap().outputs;
+    let addresses: Vec<_> =
+        outputs.take_all().flatten().map(|tensor| tensor.address().unwrap().get()).collect();
+    assert_eq!(addresses, [0x1010, 0x1010 + 24, 0x1000]);
+}
+
+#[test]
+fn an_output_further_on_than_a_signed_number_says_is_refused() {
+    let storage = Storage::unowned(DevicePtr::new(0x10), u64::MAX - 0x10);
+    let byte = |offset| Tensor::new(storage.clone(), Layout::of::<u8>(&[1]).unwrap(), offset).unwrap();
+    let (near, far) = (byte(0), byte(1 << 63));
+    let plan = InputPlan::new(&[InputSpec::parameter(&near)], 16, |_| true).unwrap();
+    let planned = plan_outputs(&plan, &[Some(near)], &[OutputSpec::returned(&far)], |_| true);
+    assert_eq!(planned, Err(Error::TooLarge));
 }

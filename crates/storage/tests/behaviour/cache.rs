@@ -1,9 +1,9 @@
 //! The storage cache: one live storage per block.
 
 use graphgrove_device::DevicePtr;
-use graphgrove_storage::{Error, OldOutput, Storage, StorageCache, StorageId};
+use graphgrove_storage::{Error, Ledger, OldOutput, PlannedOutput, Storage, StorageCache, StorageId, Tensor};
 
-use crate::rig::{BLOCK, Census, Rig, began, outside, slab_of, slot, take};
+use crate::rig::{BLOCK, Census, Rig, began, floats, no_source, outside, slab, slab_of, slot, step, take};
 
 fn at(number: u64) -> DevicePtr {
     DevicePtr::new(number)
@@ -95,8 +95,8 @@ fn a_dead_block_in_between_hides_no_live_one() {
 #[test]
 fn what_has_died_is_let_go_of_by_a_sweep() {
     let census = Census::default();
-    let ledger = graphgrove_storage::Ledger::keeping(census.owner());
-    let mut slab = crate::rig::slab(&ledger, vec![crate::rig::fresh(0)]);
+    let ledger = Ledger::keeping(census.owner());
+    let mut slab = slab(&ledger, vec![crate::rig::fresh(0)]);
     let tensor = take(&mut slab, 1).remove(0);
     let mut cache = StorageCache::new();
     cache.add(tensor.storage()).unwrap();
@@ -125,8 +125,8 @@ fn what_was_copied_out_is_found_where_the_copy_is() {
     let mut rig = Rig::new();
     let (from, to) = (rig.block(), rig.block());
     rig.write(from, 1);
-    let outputs = vec![graphgrove_storage::PlannedOutput::fresh(from, BLOCK, crate::rig::floats(8))];
-    let mut slab = crate::rig::slab(&graphgrove_storage::Ledger::new(), outputs);
+    let outputs = vec![PlannedOutput::fresh(from, BLOCK, floats(8))];
+    let mut slab = slab(&Ledger::new(), outputs);
     let tensor = take(&mut slab, 1).remove(0);
     let mut cache = StorageCache::new();
     cache.add(tensor.storage()).unwrap();
@@ -151,4 +151,22 @@ fn a_storage_prints_what_it_is() {
     let mut slab = slab_of(1);
     let text = format!("{:?}", take(&mut slab, 1)[0].storage());
     assert_eq!(text, format!("Storage(output 0 of {} in epoch 1, 512 bytes at 0x100000)", slab.id()));
+}
+
+#[test]
+fn a_block_is_the_same_storage_when_it_has_become_an_output() {
+    let block = Storage::pool_block(at(0x9000), BLOCK, Box::new(()));
+    let mut cache = StorageCache::new();
+    let before = cache.add(&block).unwrap().unwrap();
+    let recorded = Tensor::new(block, floats(8), 0).unwrap();
+    let mut slab = slab(&Ledger::new(), vec![PlannedOutput::fresh(at(0x9000), BLOCK, floats(8))]);
+    let (mut back, _owners) = slab.hand_back_recorded(step(1), &[Some(recorded.clone())], no_source).unwrap();
+    let output = back.outputs.take(slot(0)).unwrap();
+    let id = output.storage().id().unwrap();
+    assert_ne!(Some(before), id);
+    assert_eq!(cache.find(at(0x9010), 4).map(|(found, _)| found), id);
+    assert_eq!(cache.live().map(|(found, ..)| Some(found)).collect::<Vec<_>>(), [id]);
+    assert_eq!((cache.add(output.storage()), cache.add(recorded.storage())), (Ok(id), Ok(id)));
+    slab.invalidate(&began(2)).unwrap();
+    assert_eq!(cache.find(at(0x9010), 4), None);
 }

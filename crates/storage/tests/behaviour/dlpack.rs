@@ -89,7 +89,41 @@ fn what_cannot_be_said_of_a_foreign_tensor_is_refused_and_it_is_let_go_of() {
     let elsewhere =
         Tensor::from_dlpack(foreign(0x1000, &[4], &[1], DLDataType::F32, &census), DLDevice::cuda(1));
     assert!(matches!(elsewhere, Err(Error::Dlpack(DlpackProblem::Device { kind: 2, number: 0 }))));
+    let null = take_in(foreign(0, &[4], &[1], DLDataType::F32, &census)).unwrap_err();
+    assert!(matches!(null, Error::Dlpack(DlpackProblem::Malformed { .. })), "whatever its offset: {null}");
+    let top = take_in(foreign(usize::MAX - 24, &[4], &[1], DLDataType::F32, &census));
+    assert_eq!(top, Err(Error::TooLarge));
     let negative = take_in(foreign(0x1000, &[-4], &[1], DLDataType::F32, &census)).unwrap_err();
     assert!(matches!(negative, Error::Dlpack(DlpackProblem::Malformed { .. })), "{negative}");
+    assert_eq!(census.alive(), 0);
+}
+
+#[test]
+fn strides_that_nothing_is_walked_by_do_not_matter() {
+    let census = Census::default();
+    let strides = |shape: &[i64], strides: &[i64]| {
+        Tensor::from_dlpack(foreign(0x1000, shape, strides, DLDataType::F32, &census), CUDA)
+            .map(|tensor| (tensor.shape().to_vec(), tensor.is_contiguous()))
+    };
+    assert_eq!(strides(&[1, 4], &[-7, 1]), Ok((vec![1, 4], true)));
+    assert_eq!(strides(&[0, 4], &[-7, 1]), Ok((vec![0, 4], true)));
+    let wide = Layout::strided(DType::F32, &[1, 4], &[u64::MAX, 1]).unwrap();
+    let wide = Tensor::new(Storage::unowned(graphgrove_device::DevicePtr::new(0x1000), 64), wide, 0).unwrap();
+    assert!(matches!(wide.to_dlpack(CUDA).map(|_| ()), Err(Error::Dlpack(DlpackProblem::Malformed { .. }))));
+    assert_eq!(census.alive(), 0);
+}
+
+#[test]
+fn what_comes_back_is_memory_from_outside_that_keeps_its_slot_live_after_the_slab() {
+    let census = Census::default();
+    let mut slab =
+        crate::rig::slab(&graphgrove_storage::Ledger::keeping(census.owner()), vec![crate::rig::fresh(0)]);
+    let ours = take(&mut slab, 1).remove(0);
+    let back = Tensor::from_dlpack(ours.to_dlpack(CUDA).unwrap(), CUDA).unwrap();
+    assert_eq!((back.address(), back.shares_storage(&ours)), (ours.address(), Ok(false)));
+    drop(ours);
+    assert!(slab.is_live(slot(0)) && slab.is_pinned(slot(0)));
+    drop(slab);
+    std::thread::spawn(move || drop(back)).join().unwrap();
     assert_eq!(census.alive(), 0);
 }

@@ -1,12 +1,12 @@
 //! Inputs: in place or staged, decided once with their alignment, and what is refused.
 
-use graphgrove_device::DevicePtr;
+use graphgrove_device::{DevicePtr, Work};
 use graphgrove_storage::{
     Conflict, DType, Error, InputIndex, InputPlan, InputRole, InputSpec, Layout, Misfit, Staged,
     StagedBecause, Storage, Tensor,
 };
 
-use crate::rig::{floats, outside, slab_of, slot, take};
+use crate::rig::{BLOCK, Rig, floats, outside, slab_of, slot, take};
 
 const ALIGN: u64 = 16;
 
@@ -258,4 +258,65 @@ fn no_alignment_is_asked_of_inputs_of_which_none_is_needed() {
     let plan = InputPlan::new(&[InputSpec::parameter(&odd)], 0, |_| true).unwrap();
     assert_eq!(staged(&plan, 0).why, StagedBecause::Misaligned);
     assert_eq!(odd.dtype(), DType::U8);
+}
+
+#[test]
+fn copying_a_column_back_leaves_the_column_beside_it_alone() {
+    let mut rig = Rig::new();
+    let (caller, buffer) = (rig.block(), rig.block());
+    let storage = Storage::unowned(caller, BLOCK);
+    // Two columns of floats: the second is a parameter that is used in place, the first is staged, and both are written to.
+    let column = |offset| at(&storage, Layout::strided(DType::F32, &[4], &[4]).unwrap(), offset);
+    let (first, second) = (column(0), column(16 * 4 + 4));
+    let specs = [InputSpec::read(&first).mutated(), InputSpec::parameter(&second).mutated()];
+    let plan = InputPlan::new(&specs, 4, |_| true).unwrap();
+    assert_eq!(plan.copied_back().collect::<Vec<_>>(), [input(0)]);
+    rig.write(caller, 1);
+    let bytes = plan.groups()[0].buffer_bytes();
+    rig.device.copy(&rig.stream, buffer, caller, bytes).unwrap();
+    rig.write(buffer, 2);
+    let elements = |tensor: &Tensor| {
+        let runs = tensor.layout().byte_runs();
+        runs.offsets().map(|offset| (offset, runs.bytes)).collect::<Vec<_>>()
+    };
+    for (offset, bytes) in elements(&second) {
+        let at = second.address().unwrap().checked_add(offset).unwrap();
+        rig.device.fill(&rig.stream, at, 3, bytes).unwrap();
+    }
+    for (offset, bytes) in elements(&first) {
+        let (to, from) = (caller.checked_add(offset).unwrap(), buffer.checked_add(offset).unwrap());
+        rig.device.copy(&rig.stream, to, from, bytes).unwrap();
+    }
+    for (tensor, value) in [(&first, 2), (&second, 3)] {
+        for (offset, _) in elements(tensor) {
+            let element = at(&storage, floats(1), tensor.offset_bytes() + offset);
+            assert_eq!(rig.value(&element), Ok(value));
+        }
+    }
+    assert_eq!(rig.value(&at(&storage, floats(1), 8)), Ok(1), "what is between them is nobody's to write");
+}
+
+#[test]
+fn overlaps_in_place_are_found_however_the_regions_nest() {
+    let storage = Storage::unowned(DevicePtr::new(0x1000), 0x1000);
+    let part = |offset, bytes: u64| at(&storage, Layout::of::<u8>(&[bytes]).unwrap(), offset);
+    let around = [part(0, 0x800), part(0x10, 0x10), part(0x30, 0x10), part(0x900, 0x10)];
+    let refused = |staged: &Tensor, in_place: &[&Tensor]| {
+        let in_place = in_place.iter().map(|&tensor| InputSpec::parameter(tensor).mutated());
+        let specs: Vec<_> = std::iter::once(InputSpec::read(staged)).chain(in_place).collect();
+        match plan(&specs) {
+            Err(Error::Refused(Conflict::StagedOverInPlace { in_place, .. })) => Some(in_place.get()),
+            _ => None,
+        }
+    };
+    let [all, low, high, beyond] = around.each_ref();
+    assert_eq!(
+        refused(&part(0x50, 8), &[low, all, high, beyond]),
+        Some(2),
+        "the one that reaches over the others"
+    );
+    assert_eq!(refused(&part(0x50, 8), &[low, high, beyond]), None);
+    assert_eq!(refused(&part(0x34, 8), &[low, beyond, high]), Some(3));
+    assert_eq!(refused(&part(0x8f8, 16), &[low, high, beyond]), Some(3));
+    assert_eq!(refused(&part(0x8f0, 16), &[low, high, beyond]), None, "they only touch");
 }

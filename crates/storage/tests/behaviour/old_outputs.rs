@@ -3,7 +3,8 @@
 use graphgrove_device::{Call, DeviceError};
 use graphgrove_sim::{Failure, Fault};
 use graphgrove_storage::{
-    Ended, Error, Layout, Ledger, OldOutput, OutputClass, PlannedOutput, Readers, Slab, SlotIndex, Tensor,
+    Ended, Error, Layout, Ledger, OldOutput, OutputClass, Owner, Pinned, PlannedOutput, Readers, Slab,
+    SlotIndex, Tensor,
 };
 
 use crate::rig::{BLOCK, Census, Rig, began, floats, run, slab, slot, take};
@@ -136,6 +137,20 @@ fn copies_outlive_the_slab_and_go_with_its_last_handle() {
 }
 
 #[test]
+fn a_slab_that_goes_lets_go_of_copies_that_nobody_reads() {
+    let mut it = Step::new(3);
+    let mut tensors = it.run(1);
+    it.end(2, |_| OldOutput::CopyOut).unwrap();
+    tensors.truncate(1);
+    let Step { rig, slab, census } = it;
+    assert_eq!(census.alive(), 3);
+    drop(slab);
+    assert_eq!((rig.value(&tensors[0]), census.alive()), (Ok(10), 1));
+    drop(tensors);
+    assert_eq!(census.alive(), 0);
+}
+
+#[test]
 fn a_copy_that_fails_changes_nothing() {
     let mut it = Step::new(3);
     let tensors = it.run(1);
@@ -192,4 +207,90 @@ fn a_sweep_keeps_one_spare_sheet_and_whatever_is_held() {
     assert!(last.is_some_and(|tensor| tensor.address().is_err()) && newer[0].address().is_ok());
     drop((newer, f, ledger));
     assert_eq!(census.alive(), 0);
+}
+
+#[test]
+fn memory_that_is_refused_is_refused_before_anything_is_copied() {
+    let mut it = Step::new(3);
+    let _tensors = it.run(1);
+    let before = it.rig.device.counts().of(Call::Copy);
+    let Step { rig, slab, census } = &mut it;
+    let mut left = 2;
+    let failed = slab.end_step(
+        &rig.device.clone(),
+        &rig.stream.clone(),
+        &began(2),
+        |_| OldOutput::CopyOut,
+        |_| {
+            left = i32::checked_sub(left, 1).filter(|left| *left >= 0).ok_or(Error::TooLarge)?;
+            Ok((rig.block(), census.owner()))
+        },
+    );
+    assert_eq!(failed, Err(Error::TooLarge));
+    assert_eq!((it.rig.device.counts().of(Call::Copy), it.census.alive()), (before, 0));
+}
+
+/// What owns a copy and takes part in the slab that it is a copy from.
+struct Entangled(#[expect(dead_code, reason = "it is there to be dropped")] Pinned, Tensor);
+
+impl Drop for Entangled {
+    fn drop(&mut self) {
+        assert!(self.1.pin().is_ok() && self.1.address().is_ok());
+    }
+}
+
+#[test]
+fn what_owns_a_copy_may_use_the_slab_when_it_goes() {
+    for sweeps in [true, false] {
+        let (done, waits) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let mut it = Step::new(2);
+            let mut tensors = it.run(1);
+            let other = tensors.remove(1);
+            let Step { rig, slab, .. } = &mut it;
+            let (device, stream, to) = (rig.device.clone(), rig.stream.clone(), rig.block());
+            let rule = |of| if of == slot(0) { OldOutput::CopyOut } else { OldOutput::Keep };
+            let allocate = |_| {
+                let owner = Entangled(other.pin()?, other.clone());
+                Ok((to, Box::new(owner) as Owner))
+            };
+            slab.end_step(&device, &stream, &began(2), rule, allocate).unwrap();
+            drop((tensors, other));
+            if sweeps {
+                assert_eq!(slab.sweep(), 1);
+                assert!(!slab.any_live());
+            }
+            drop(it);
+            done.send(()).unwrap();
+        });
+        assert!(waits.recv_timeout(std::time::Duration::from_secs(20)).is_ok(), "the thread hangs or failed");
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn copies_of_many_runs_are_let_go_of_by_and_by() {
+    const RUNS: usize = 200;
+    let mut it = Step::new(1);
+    let mut kept = Vec::new();
+    for number in 1..=RUNS as u64 {
+        kept.extend(it.run(number % 25));
+        it.end(number + 1, |_| OldOutput::CopyOut).unwrap();
+    }
+    let value = |it: &Step, run: usize| it.rig.value(&kept[run - 1]);
+    assert_eq!((value(&it, 1), value(&it, 20)), (Ok(10), Ok(200)));
+    kept.truncate(20);
+    let mut swept = 0;
+    let sweeps = (1..).find(|_| {
+        let now = it.slab.sweep();
+        assert!(now <= 64 + 1, "one sweep looked at more than it may");
+        swept += now;
+        swept == RUNS - 20
+    });
+    assert!(sweeps.unwrap() <= RUNS / 64 + 1, "{sweeps:?}");
+    assert_eq!((it.census.alive(), it.slab.sweep()), (20, 0));
+    drop(kept);
+    assert_eq!(it.slab.sweep(), 20);
+    assert_eq!(it.census.alive(), 0);
+    it.rig.verdict();
 }

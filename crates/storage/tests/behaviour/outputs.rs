@@ -1,8 +1,11 @@
 //! Outputs on their way to the caller.
 
-use graphgrove_storage::{DType, Error, Layout, Ledger, OutputClass, PlannedOutput};
+use graphgrove_device::DevicePtr;
+use graphgrove_storage::{
+    DType, Error, Layout, Ledger, OutputClass, PersistentSource, PlannedOutput, Slab, Tensor,
+};
 
-use crate::rig::{fresh, run, slab, slab_of, slot};
+use crate::rig::{floats, fresh, outside, run, slab, slab_of, slot, step};
 
 #[test]
 fn outputs_are_handed_back_in_bulk_and_taken_once_each() {
@@ -90,8 +93,7 @@ fn outputs_that_are_taken_late_do_not_reach_into_the_next_run() {
 #[test]
 fn outputs_that_do_not_fit_their_class_are_refused() {
     let layout = || Layout::of::<f32>(&[8]).unwrap();
-    let bad =
-        |outputs: Vec<PlannedOutput>| graphgrove_storage::Slab::new(&Ledger::new(), "F", 0, outputs).err();
+    let bad = |outputs: Vec<PlannedOutput>| Slab::new(&Ledger::new(), "F", 0, outputs).err();
     let wrong = |number| Some(Error::BadOutput { output: slot(number) });
     let sibling = |of, offset| PlannedOutput::alias(OutputClass::Sibling(slot(of)), layout(), offset);
     assert_eq!(bad(vec![fresh(0), sibling(1, 0)]), wrong(1));
@@ -107,7 +109,7 @@ fn outputs_that_do_not_fit_their_class_are_refused() {
     assert_eq!(bad(vec![PlannedOutput { block: Some((0x10.into_ptr(), 0)), ..fresh(0) }]), wrong(0));
     assert_eq!(bad(vec![PlannedOutput { block: Some((u64::MAX.into_ptr(), 64)), ..fresh(0) }]), wrong(0));
     assert_eq!(bad(vec![PlannedOutput::empty(layout())]), wrong(0));
-    let captured = OutputClass::Persistent(graphgrove_storage::PersistentSource::Captured);
+    let captured = OutputClass::Persistent(PersistentSource::Captured);
     assert_eq!(
         bad(vec![PlannedOutput { layout: None, ..PlannedOutput::alias(captured, layout(), 0) }]),
         wrong(0)
@@ -116,11 +118,70 @@ fn outputs_that_do_not_fit_their_class_are_refused() {
 }
 
 trait IntoPtr {
-    fn into_ptr(self) -> graphgrove_device::DevicePtr;
+    fn into_ptr(self) -> DevicePtr;
 }
 
 impl IntoPtr for u64 {
-    fn into_ptr(self) -> graphgrove_device::DevicePtr {
-        graphgrove_device::DevicePtr::new(self)
+    fn into_ptr(self) -> DevicePtr {
+        DevicePtr::new(self)
     }
+}
+
+#[test]
+fn two_outputs_never_own_the_same_memory() {
+    let new = |outputs| Slab::new(&Ledger::new(), "F", 0, outputs).map(|_| ());
+    assert_eq!(new(vec![fresh(0), fresh(0)]), Err(Error::SharedBlock { a: slot(0), b: slot(1) }));
+    let block = |base, bytes| PlannedOutput::fresh(DevicePtr::new(base), bytes, floats(8));
+    let overlapping = vec![fresh(9), block(0x1100, 512), PlannedOutput::not_tensor(), block(0x1000, 512)];
+    assert_eq!(new(overlapping), Err(Error::SharedBlock { a: slot(3), b: slot(1) }));
+    assert_eq!(new(vec![block(0x1200, 512), block(0x1000, 512)]), Ok(()));
+}
+
+#[test]
+fn a_source_that_panics_leaves_nothing_to_the_next_run() {
+    let constant = OutputClass::Persistent(PersistentSource::Captured);
+    let alias = || PlannedOutput::alias(constant, floats(8), 0);
+    let mut slab = slab(&Ledger::new(), vec![alias(), alias(), fresh(0)]);
+    let (lost, brought) = (outside(0x5000, 8), outside(0x6000, 8));
+    let watch = lost.storage().watch().unwrap();
+    let panics = |output, _| if output == slot(0) { Some(lost.clone()) } else { panic!("the caller's own") };
+    let run = || slab.hand_back(step(1), panics).is_ok();
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err());
+    drop(lost);
+    assert!(!watch.is_live());
+    assert_eq!((slab.epoch().get(), slab.any_live()), (0, false));
+    let mut outputs = slab.hand_back(step(1), |_, _| Some(brought.clone())).unwrap().outputs;
+    assert_eq!(outputs.take(slot(0)).unwrap().address().unwrap().get(), 0x6000);
+    assert_eq!(outputs.take_all().flatten().count(), 2);
+}
+
+#[test]
+fn outputs_in_memory_of_others_are_taken_in_any_order() {
+    let constant = OutputClass::Persistent(PersistentSource::Captured);
+    let outputs = (0..6).map(|number| PlannedOutput::alias(constant, floats(1), 4 * number)).collect();
+    let mut slab = slab(&Ledger::new(), outputs);
+    let weight = outside(0x5000, 8);
+    let mut outputs = slab.hand_back(step(1), |_, _| Some(weight.clone())).unwrap().outputs;
+    for number in [4, 0, 5, 2] {
+        let taken = outputs.take(slot(number)).unwrap();
+        assert_eq!(taken.address().unwrap().get(), 0x5000 + 4 * u64::from(number));
+        assert!(outputs.take(slot(number)).is_none());
+    }
+    assert_eq!(outputs.take_all().flatten().count(), 2);
+}
+
+#[test]
+fn an_alias_that_does_not_lie_in_what_is_brought_is_refused_and_says_where_it_would_be() {
+    let constant = OutputClass::Persistent(PersistentSource::Captured);
+    let whole = outside(0x5000, 16);
+    let half = whole.slice(0, 8..16, 1).unwrap();
+    let error = |source: &Tensor, offset| {
+        let mut slab = slab(&Ledger::new(), vec![PlannedOutput::alias(constant, floats(8), offset)]);
+        slab.hand_back(step(1), |_, _| Some(source.clone())).map(|_| ())
+    };
+    assert_eq!((error(&half, -32), error(&whole, 32)), (Ok(()), Ok(())));
+    assert_eq!(error(&half, -40), Err(Error::BeforeStorage { before: 8 }));
+    assert_eq!(error(&half, i64::MIN), Err(Error::BeforeStorage { before: (1 << 63) - 32 }));
+    assert_eq!(error(&half, 4), Err(Error::OutOfStorage { offset: 36, span: 32, bytes: 64 }));
+    assert_eq!(Error::BeforeStorage { before: 8 }.to_string(), "8 bytes before the start of a storage");
 }

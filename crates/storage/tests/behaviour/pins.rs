@@ -1,6 +1,7 @@
 //! Pins: an address that was passed on stays right.
 
-use graphgrove_storage::{Error, Ledger, OldOutput, PlannedOutput};
+use graphgrove_device::DevicePtr;
+use graphgrove_storage::{Error, Ledger, OldOutput, PlannedOutput, Storage, Tensor};
 
 use crate::rig::{BLOCK, Rig, began, floats, no_source, outside, run, slab, slab_of, slot, step, take};
 
@@ -68,4 +69,41 @@ fn memory_with_an_owner_of_its_own_needs_no_pin() {
     let _new = take(&mut slab, 2);
     drop(pin);
     assert_eq!(tensor.address().unwrap(), to);
+}
+
+#[test]
+fn a_block_that_is_pinned_before_it_is_an_output_is_pinned_as_one() {
+    let storage = Storage::pool_block(DevicePtr::new(0x9000), BLOCK, Box::new(()));
+    let recorded = Tensor::new(storage, floats(8), 0).unwrap();
+    let pins = [recorded.pin().unwrap(), recorded.pin().unwrap(), recorded.pin().unwrap()];
+    let [first, second, third] = pins;
+    drop(first);
+    let block = (DevicePtr::new(0x9000), BLOCK);
+    let mut slab = slab(&Ledger::new(), vec![PlannedOutput::fresh(block.0, block.1, floats(8))]);
+    let (back, _owners) = slab.hand_back_recorded(step(1), &[Some(recorded.clone())], no_source).unwrap();
+    let fourth = recorded.pin().unwrap();
+    for pin in [second, third, fourth] {
+        assert_eq!(slab.pinned(), Some(slot(0)));
+        assert_eq!(slab.invalidate(&began(2)), Err(Error::Pinned { slot: slot(0) }));
+        drop(pin);
+    }
+    assert_eq!(slab.pinned(), None);
+    slab.invalidate(&began(2)).unwrap();
+    assert!(matches!(recorded.pin(), Err(Error::Stale(_))));
+    drop(back);
+}
+
+#[test]
+fn what_keeps_a_node_from_running_is_known_before_it_is_launched() {
+    let mut slab = slab_of(70);
+    assert_eq!(slab.pinned(), None);
+    let tensors = take(&mut slab, 1);
+    let (low, high) = (tensors[3].pin().unwrap(), tensors[69].pin().unwrap());
+    drop(tensors);
+    assert_eq!(slab.pinned(), Some(slot(3)));
+    drop(low);
+    assert_eq!(slab.pinned(), Some(slot(69)));
+    assert_eq!(slab.hand_back(step(2), no_source).unwrap_err(), Error::Pinned { slot: slot(69) });
+    drop(high);
+    assert_eq!((slab.pinned(), run(&mut slab, 2).outputs.len()), (None, 70));
 }

@@ -126,6 +126,30 @@ fn what_a_call_asks_of_a_tensor_comes_in_one_piece() {
     assert_eq!(t.dtype(), DType::F32);
 }
 
+#[test]
+fn views_of_what_has_no_elements_have_none_whatever_the_sizes_beside() {
+    for (dtype, stride) in [(DType::U8, u64::MAX), (DType::F64, u64::MAX / 9)] {
+        let empty = Tensor::empty(Layout::strided(dtype, &[0, 10], &[1, stride]).unwrap()).unwrap();
+        assert_eq!(empty.slice(1, 5..10, 1).unwrap().shape(), [0, 5]);
+        assert_eq!(empty.select(1, 9).unwrap().shape(), [0]);
+    }
+    for shape in [[u64::MAX, 2, 0], [0, u64::MAX, 2], [2, 0, u64::MAX]] {
+        let empty = Tensor::empty(Layout::of::<f32>(&[0]).unwrap()).unwrap();
+        assert_eq!(empty.reshape(&shape).unwrap().shape(), shape);
+    }
+}
+
+#[test]
+fn a_tensor_without_elements_lies_in_its_storage_and_has_none_of_it() {
+    let storage = Storage::unowned(DevicePtr::new(0x1000), 64);
+    let empty = Tensor::new(storage, Layout::of::<f32>(&[0]).unwrap(), u64::MAX).unwrap();
+    for view in [&empty, &empty.slice(0, 0..0, 1).unwrap(), &tensor(&[16]).slice(0, 16..16, 1).unwrap()] {
+        let passed = view.as_input().unwrap();
+        assert!((0x1000..=0x1040).contains(&passed.address.get()), "{passed:?}");
+        assert_eq!(passed.storage, None);
+    }
+}
+
 #[derive(Clone, Debug)]
 enum View {
     Slice(usize, u64, u64, u64),

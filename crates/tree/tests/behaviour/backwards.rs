@@ -187,7 +187,7 @@ fn forwards_that_pile_up_are_noticed_once_and_none_of_them_is_recorded_below_a_w
     assert_eq!((e.recorded, e.warmed_up), (0, 40));
     let notices = e.tree.take_notices();
     let held = Notice::HeldByWarmUp { function: forward, holder: forward };
-    assert_eq!(notices, [held, Notice::PendingBackwards { function: forward, pending: 17 }]);
+    assert_eq!(notices, [Notice::PendingBackwards { function: forward, pending: 17 }, held]);
 }
 
 #[test]

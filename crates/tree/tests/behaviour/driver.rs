@@ -2,9 +2,9 @@
 //! after every call that nothing was overwritten that somebody could still read.
 
 use graphgrove_tree::{
-    Call, Decision, EagerReason, Error, FunctionId, FunctionSpec, Input, LiveTable, Liveness, NodeId,
-    Options, Output, OutputKind, PathChange, Ran, RecordReason, Signature, Slot, SlotIndex, SlotValue,
-    Source, TokenId, Tree, WarmUpReason,
+    Call, Decision, EagerReason, Error, Fate, FunctionId, FunctionSpec, Input, LiveTable, Liveness, NodeId,
+    OldSlot, Options, Output, OutputKind, PathChange, Ran, RecordReason, Signature, Slot, SlotIndex,
+    SlotValue, Source, TokenId, Tree, WarmUpReason,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -107,6 +107,11 @@ impl Driver {
         let id = self.tree.add_function(spec);
         self.outputs.insert(id, outputs);
         id
+    }
+
+    /// From now on the function has these outputs.
+    pub(crate) fn declare(&mut self, function: FunctionId, outputs: Vec<Output>) {
+        self.outputs.insert(function, outputs);
     }
 
     /// An inference call on inputs from outside the pool or from the path.
@@ -289,8 +294,14 @@ impl Driver {
                 let named: HashSet<_> = end.slots.iter().map(|old| old.value.slot).collect();
                 for node in self.tree.path() {
                     for slot in (0..256).map(|index| Slot { node, index: SlotIndex::new(index) }) {
-                        let left = self.live.is_live(slot) && !given_up(slot);
-                        assert_eq!(left, named.contains(&slot), "{slot:?} in {end:?}");
+                        if given_up(slot) {
+                            // It dies with the call or, if an output may share its storage, is copied out.
+                            let copied =
+                                |old: &OldSlot| old.value.slot != slot || old.fate != Fate::Invalidate;
+                            assert!(end.slots.iter().all(copied), "{slot:?} in {end:?}");
+                        } else {
+                            assert_eq!(self.live.is_live(slot), named.contains(&slot), "{slot:?} in {end:?}");
+                        }
                     }
                 }
             }

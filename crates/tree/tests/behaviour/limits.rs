@@ -245,6 +245,7 @@ fn a_loop_that_borrows_its_state_turns_back_to_its_root_too() {
 fn a_loop_that_borrows_its_state_does_not_turn_back_over_what_else_is_needed() {
     let mut e = limited(Limits { loop_length: 2, ..Limits::default() });
     let (init, f) = (e.function("init", 2), e.function("f", 1));
+    e.settle(&Call::inference(f, &[x(1)]));
     e.settle(&Call::inference(init, &[x(1)]));
     let start = e.infer(init, &[x(1)]);
     let mut state = start.outputs[0];

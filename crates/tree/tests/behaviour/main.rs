@@ -9,6 +9,7 @@ mod field_reports;
 mod held_warm_ups;
 mod limits;
 mod matching;
+mod memory;
 mod model;
 mod outline;
 mod properties;

@@ -156,6 +156,10 @@ impl HostMemory for Length {
         self.0 as usize
     }
 
+    fn is_same(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+
     fn write(&self, _offset: usize, _data: &[u8]) -> Result<()> {
         Ok(())
     }
@@ -393,6 +397,17 @@ impl Graphs for IdleDevice {
 
     fn patch_copy(&self, _exec: &mut Handle, _node: NodeId, _to: DevicePtr, _from: DevicePtr) -> Result<()> {
         self.answer(Call::PatchCopy, ())
+    }
+
+    fn patch_upload(
+        &self,
+        _exec: &mut Handle,
+        _node: NodeId,
+        _to: DevicePtr,
+        _from: &Length,
+        _offset: usize,
+    ) -> Result<()> {
+        self.answer(Call::PatchUpload, ())
     }
 
     fn exec_bytes(&self, _exec: &Handle) -> Option<u64> {

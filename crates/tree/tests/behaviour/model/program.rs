@@ -215,6 +215,11 @@ impl State {
             }
             if call.phase == Phase::Forward {
                 reference.tokens.push(true);
+                let token = reference.tokens.len() - 1;
+                reference.saved_outside.extend(call.inputs.iter().filter_map(|input| match input.source {
+                    RSource::Path { value, .. } => Some((token, value)),
+                    _ => None,
+                }));
             }
             reference.tick(call.function);
         } else if end == End::Fails && matches!(expected, Expected::Record { .. }) {

@@ -169,6 +169,10 @@ pub(super) struct Reference {
     pub(super) live: BTreeSet<RSlot>,
     /// Pending backwards: whether each still exists.
     pub(super) tokens: Vec<bool>,
+    /// What forwards that ran eagerly have read of the path.
+    pub(super) saved_outside: Vec<(usize, RValue)>,
+    /// Calls of warm functions below a warm-up of this path, by function, kind and parameter set.
+    pub(super) held_back: BTreeMap<(usize, u8, Option<u64>), u32>,
     pub(super) requested: bool,
     pub(super) step: u64,
     pub(super) last: Place,
@@ -190,6 +194,8 @@ impl Reference {
             state: PathState::None,
             live: BTreeSet::new(),
             tokens: Vec::new(),
+            saved_outside: Vec::new(),
+            held_back: BTreeMap::new(),
             requested: false,
             step: 0,
             last: None,
@@ -380,12 +386,29 @@ impl Reference {
         all.filter(|(_, slot)| self.live.contains(slot) && !call.gives_up(*slot)).collect()
     }
 
+    /// What becomes of the live slots at a step. A function that has not run with such inputs may hand any of them
+    /// back, so they are copied out; no function of a program here ever does.
     fn end(&self, call: &RCall) -> Vec<(RSlot, bool)> {
-        let fate = |(entry, slot): (REntry, RSlot)| {
-            let (saved, old) = self.rule(slot);
-            (slot, (saved && entry.token.is_some()) || old != OldOutput::Error)
-        };
-        self.left_behind(call).into_iter().map(fate).collect()
+        let is_cold = !self.functions[call.function].warm.contains(&Self::warm_key(call));
+        let slots = self.path.iter().flat_map(|entry| self.slots(entry.node).map(|slot| (*entry, slot)));
+        slots
+            .filter(|(_, slot)| self.live.contains(slot))
+            .filter(|(_, slot)| !call.gives_up(*slot) || is_cold)
+            .map(|(entry, slot)| {
+                let (saved, old) = self.rule(slot);
+                let is_saved = (saved && entry.token.is_some()) || self.is_saved_outside(slot);
+                (slot, is_saved || old != OldOutput::Error || (is_cold && call.reads(slot)))
+            })
+            .collect()
+    }
+
+    /// Whether a forward that ran eagerly, and whose backward is pending, read this slot.
+    fn is_saved_outside(&self, slot: RSlot) -> bool {
+        self.saved_outside.iter().any(|(token, value)| {
+            self.tokens[*token]
+                && value.slot == slot
+                && self.path.iter().any(|entry| (entry.node, entry.epoch) == (slot.0, value.epoch))
+        })
     }
 
     pub(super) fn decide(&self, call: &RCall) -> Expected {
@@ -435,16 +458,25 @@ impl Reference {
             node.function == call.function && node.phase == call.phase && same_set
         };
         let turns = self.path[..needed].iter().filter(is_turn).count();
+        let none_pending = self.path.iter().all(|entry| entry.token.is_none());
+        let turn = (call.function, call.phase as u8, set);
+        let is_held = self.held_back.get(&turn).copied().unwrap_or(0) >= self.limits.loop_length
+            && none_pending
+            && self.node(self.path[needed - 1].node).is_warm_up
+            && self.functions[call.function].warm.contains(&Self::warm_key(call));
+        if is_held {
+            let copied = self.end(call).into_iter().map(|(slot, _)| (slot, true)).collect();
+            return self.at(None, call, Change::LoopTurns(copied), needed);
+        }
         if is_longest || turns >= self.limits.loop_length as usize {
             if kept.is_some() {
                 return self.at(None, call, Change::NewStep(self.end(call)), needed);
             }
-            let none_pending = self.path.iter().all(|entry| entry.token.is_none());
             let left = self.left_behind(call);
             if none_pending
                 && left.iter().all(|(_, slot)| call.reads(*slot) || self.rule(*slot).1 != OldOutput::Error)
             {
-                let copied = left.into_iter().map(|(_, slot)| (slot, true)).collect();
+                let copied = self.end(call).into_iter().map(|(slot, _)| (slot, true)).collect();
                 return self.at(None, call, Change::LoopTurns(copied), needed);
             }
         }

@@ -64,6 +64,15 @@ impl Reference {
         });
         let dead_after = self.dead_below(place);
         let depth = place.map_or(0, |parent| self.depth(parent) + 1);
+        let is_warm = self.functions[call.function].warm.contains(&Self::warm_key(call));
+        match place {
+            None => self.held_back.clear(),
+            Some(parent) if is_warm && self.node(parent).is_warm_up => {
+                let set = call.params.as_ref().map(|params| params.set);
+                *self.held_back.entry((call.function, call.phase as u8, set)).or_default() += 1;
+            }
+            Some(_) => {}
+        }
         let tail = self.path.split_off(depth);
         let node =
             node.unwrap_or_else(|| self.new_node(call, expected, place, dead_before, dead_after, ready));

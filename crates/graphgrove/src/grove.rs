@@ -1,0 +1,428 @@
+//! A grove: the trees of one pool, with all that their nodes need, and the way of a call through it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use graphgrove_device::Device;
+use graphgrove_pool::plan::Plan;
+use graphgrove_pool::pool::{Checkpoint, Live, Pool, PoolConfig, PoolStats};
+use graphgrove_pool::ranges::BlockId;
+use graphgrove_replay::{Call, CallOutputs, Input, Method, NodeKey, ParamSet, Replayed, Replayer, Uses};
+use graphgrove_storage::{Ledger, Slab, SlabId, SlotIndex, Step};
+use graphgrove_tree::{
+    CallKind, Decision, FunctionId, FunctionSpec, Limits, Liveness, NodeId, Options, PendingRule, Ran,
+    TokenId, Tree,
+};
+use slotmap::SecondaryMap;
+use smallvec::SmallVec;
+
+use crate::describe::Described;
+use crate::function::FunctionData;
+use crate::outputs::Saved;
+use crate::reasons::Reasons;
+use crate::{Arg, CallStats, Layers, Outputs, Result};
+
+/// How a grove is run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GroveOptions {
+    /// Whether it is that of all functions, and not of one.
+    pub(crate) is_shared: bool,
+    /// Which grove of the engine it is, those that are gone counted.
+    pub(crate) serial: u64,
+    pub(crate) method: Method,
+    pub(crate) layers: Layers,
+    pub(crate) limits: Limits,
+    pub(crate) pending: PendingRule,
+    pub(crate) strict: bool,
+    pub(crate) plan_memory: bool,
+    pub(crate) pool: PoolConfig,
+}
+
+/// One call, apart from its inputs.
+pub(crate) struct Request<'c, D: Device> {
+    pub(crate) function: FunctionId,
+    pub(crate) data: &'c FunctionData<D>,
+    /// Whether it runs plainly whatever the tree would say.
+    pub(crate) is_plain: bool,
+    pub(crate) kind: CallKind,
+    pub(crate) params: Option<&'c ParamSet>,
+    pub(crate) stream: &'c D::Stream,
+    /// How many inputs are what the forward has saved.
+    pub(crate) saved: usize,
+}
+
+/// What a call leaves.
+pub(crate) struct Done {
+    pub(crate) outputs: Outputs,
+    pub(crate) saved: Saved,
+    pub(crate) token: Option<TokenId>,
+}
+
+/// A node of the tree as the grove holds it.
+pub(crate) struct Held<D: Device> {
+    /// Its recording; none for a warm-up.
+    pub(crate) key: Option<NodeKey>,
+    /// The outputs of a warm-up; those of a recording are the replayer's.
+    pub(crate) slab: Option<Slab>,
+    pub(crate) checkpoint: Checkpoint<D>,
+    pub(crate) blocks: Vec<(SlotIndex, BlockId)>,
+    pub(crate) returned: usize,
+    pub(crate) saved: Arc<[SlotIndex]>,
+    /// Whether the tree has to see every replay's inputs, because some of them are outputs of the path that are staged.
+    pub(crate) is_watched: bool,
+}
+
+/// What is known of the calls of a function with certain inputs.
+#[derive(Clone, Default)]
+pub(crate) struct Known {
+    pub(crate) plan: Option<Arc<Plan>>,
+    pub(crate) uses: Uses,
+}
+
+pub(crate) struct Grove<D: Device> {
+    pub(crate) device: Arc<D>,
+    /// Where captures and plain work run.
+    pub(crate) stream: D::Stream,
+    pub(crate) options: GroveOptions,
+    pub(crate) tree: Tree,
+    pub(crate) nodes: SecondaryMap<NodeId, Held<D>>,
+    pub(crate) by_slab: HashMap<SlabId, NodeId>,
+    /// A ((function, signatures) -> known) pair means: the last warm-up with them has shown this.
+    pub(crate) known: HashMap<(FunctionId, u64), Known>,
+    pub(crate) stats: CallStats,
+    pub(crate) reasons: Reasons,
+    /// Whether the pool knows that replays have run.
+    pub(crate) pool_knows: bool,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) replayer: Replayer<D>,
+    /// The pool with nothing in it, from which roots start.
+    pub(crate) empty: Checkpoint<D>,
+    pub(crate) plain: Pool<D>,
+    pub(crate) pool: Pool<D>,
+}
+
+/// Which slots are live, as the tree asks.
+pub(crate) struct Lives<'a, D: Device> {
+    pub(crate) nodes: &'a SecondaryMap<NodeId, Held<D>>,
+    pub(crate) replayer: &'a Replayer<D>,
+    pub(crate) ledger: &'a Ledger,
+}
+
+impl<D: Device> Liveness for Lives<'_, D> {
+    #[inline]
+    fn live_word(&self, node: NodeId, word: u32) -> u64 {
+        let Some(held) = self.nodes.get(node) else { return 0 };
+        let slab = match held.key {
+            Some(key) => self.replayer.slab(key),
+            None => held.slab.as_ref(),
+        };
+        slab.map_or(0, |slab| slab.live_word(word))
+    }
+
+    #[inline]
+    fn all_dead(&self) -> bool {
+        self.ledger.all_dead()
+    }
+}
+
+macro_rules! lives {
+    ($grove:expr) => {
+        $crate::grove::Lives { nodes: &$grove.nodes, replayer: &$grove.replayer, ledger: &$grove.ledger }
+    };
+}
+pub(crate) use lives;
+
+impl<D: Device> Grove<D> {
+    pub(crate) fn new(
+        device: &Arc<D>,
+        stream: &D::Stream,
+        plain: &Pool<D>,
+        options: GroveOptions,
+    ) -> Result<Self> {
+        let pool = Pool::new(Arc::clone(device), stream, options.pool)?;
+        let empty = pool.checkpoint()?;
+        // Handles may outlive the grove, and the memory under them with the pool.
+        let ledger = Ledger::keeping(pool.clone());
+        let tree = Tree::new(Options { limits: options.limits, pending: options.pending, copy_back: true });
+        Ok(Self {
+            device: Arc::clone(device),
+            stream: stream.clone(),
+            options,
+            tree,
+            nodes: SecondaryMap::new(),
+            by_slab: HashMap::new(),
+            known: HashMap::new(),
+            stats: CallStats::default(),
+            reasons: Reasons::default(),
+            pool_knows: false,
+            replayer: Replayer::new(Arc::clone(device), Arc::clone(&ledger)),
+            ledger,
+            empty,
+            plain: plain.clone(),
+            pool,
+        })
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        self.options.is_shared
+    }
+
+    pub(crate) fn serial(&self) -> u64 {
+        self.options.serial
+    }
+
+    pub(crate) fn add_function(&mut self, data: &FunctionData<D>) -> FunctionId {
+        let spec = FunctionSpec::new(&*data.name).at_new_step(data.options.old_outputs);
+        self.tree.add_function(if data.options.mutates_params { spec.mutates_params() } else { spec })
+    }
+
+    pub(crate) fn begin_step(&mut self) {
+        self.tree.begin_step();
+    }
+
+    pub(crate) fn discard(&mut self, token: TokenId) {
+        self.tree.discard_backward(token);
+    }
+
+    pub(crate) fn add_to(&self, all: &mut CallStats) {
+        let CallStats { warm_ups, recordings, replays, predicted, eager, failures, copied_out } = self.stats;
+        all.warm_ups += warm_ups;
+        all.recordings += recordings;
+        all.replays += replays;
+        all.predicted += predicted;
+        all.eager += eager;
+        all.failures += failures;
+        all.copied_out += copied_out;
+    }
+
+    pub(crate) fn pool_stats(&self) -> PoolStats {
+        self.pool.stats()
+    }
+
+    pub(crate) fn nodes(&self) -> usize {
+        self.tree.recordings()
+    }
+
+    pub(crate) fn pending_backwards(&self) -> usize {
+        self.tree.pending_backwards()
+    }
+
+    pub(crate) fn reasons(&self) -> &Reasons {
+        &self.reasons
+    }
+
+    pub(crate) fn outline(&self) -> String {
+        self.tree.outline()
+    }
+
+    /// Runs one call.
+    #[inline]
+    pub(crate) fn call(&mut self, request: &Request<'_, D>, args: &mut [Arg<'_, D>]) -> Result<Done> {
+        if !request.is_plain
+            && let Some(done) = self.predicted(request, args)?
+        {
+            return Ok(done);
+        }
+        self.decide(request, args)
+    }
+
+    /// Replays what followed the last time, if it is this call.
+    #[inline]
+    fn predicted(&mut self, request: &Request<'_, D>, args: &[Arg<'_, D>]) -> Result<Option<Done>> {
+        let Some(node) = self.tree.predicted() else { return Ok(None) };
+        let Some(known) = self.tree.node(node) else { return Ok(None) };
+        if known.function() != request.function || known.phase() != request.kind.phase() {
+            return Ok(None);
+        }
+        let lives = lives!(self);
+        if !self.tree.may_follow(node, &lives) {
+            return Ok(None);
+        }
+        let Some(held) = self.nodes.get(node).filter(|held| !held.is_watched) else { return Ok(None) };
+        let Some(key) = held.key else { return Ok(None) };
+        let inputs: SmallVec<[Input<'_, D>; 16]> = args.iter().map(Arg::input).collect();
+        let call = self.replay_call(request, &inputs);
+        let Ok(checked) = self.replayer.check(key, &call) else { return Ok(None) };
+        let replayed = self.replayer.launch(checked, &call)?;
+        let tree_call = graphgrove_tree::Call {
+            function: request.function,
+            kind: request.kind,
+            params: crate::describe::params(request.params, &[]),
+            inputs: &[],
+        };
+        let ran = self.tree.follow(node, &tree_call)?;
+        self.stats.predicted += 1;
+        self.after_replay(replayed, &ran).map(Some)
+    }
+
+    /// Asks the tree, and does what it says.
+    #[cold]
+    fn decide(&mut self, request: &Request<'_, D>, args: &mut [Arg<'_, D>]) -> Result<Done> {
+        let described = self.describe(request, args)?;
+        if request.is_plain {
+            return self.run_plainly(request, args, &described, None);
+        }
+        if let Some(conflict) = &described.conflict {
+            let why = conflict.to_string();
+            return self.run_plainly(request, args, &described, Some(why));
+        }
+        let addresses = described.addresses.clone();
+        let inputs = described.inputs.clone();
+        let call = graphgrove_tree::Call {
+            function: request.function,
+            kind: request.kind,
+            params: crate::describe::params(request.params, &addresses),
+            inputs: &inputs,
+        };
+        match self.tree.decide(&call, &lives!(self))? {
+            Decision::Replay(replay) => {
+                let end = replay.path_change().path_end().cloned();
+                if let Some(end) = end {
+                    self.end_path(request, args, &end)?;
+                }
+                let key = self.nodes.get(replay.node()).and_then(|held| held.key);
+                let replayed = match self.replay(request, args, key)? {
+                    Ok(replayed) => replayed,
+                    Err(why) => return self.run_plainly(request, args, &described, Some(why)),
+                };
+                let ran = self.tree.replayed(replay, &call)?;
+                self.after_replay(replayed, &ran)
+            }
+            Decision::Record(plan) => self.record(request, args, *plan, &described),
+            Decision::WarmUp(plan) => self.warm_up(request, args, *plan, &described),
+            Decision::Eager(reason) => {
+                self.reasons.add(&request.data.name, &reason);
+                self.run_eagerly(request, args, &described, &reason)
+            }
+        }
+    }
+
+    /// Replays a node that the tree has picked, or says why that cannot be.
+    fn replay(
+        &mut self,
+        request: &Request<'_, D>,
+        args: &[Arg<'_, D>],
+        key: Option<NodeKey>,
+    ) -> Result<std::result::Result<Replayed, String>> {
+        let inputs: SmallVec<[Input<'_, D>; 16]> = args.iter().map(Arg::input).collect();
+        let call = self.replay_call(request, &inputs);
+        Ok(match key.map(|key| self.replayer.check(key, &call)) {
+            Some(Ok(checked)) => Ok(self.replayer.launch(checked, &call)?),
+            Some(Err(mismatch)) => Err(mismatch.to_string()),
+            None => Err("its recording is gone".to_owned()),
+        })
+    }
+
+    fn replay_call<'a>(&self, request: &Request<'a, D>, inputs: &'a [Input<'a, D>]) -> Call<'a, D> {
+        let step = Step::new(self.tree.step().get());
+        Call { params: request.params, inputs, stream: request.stream, step }
+    }
+
+    #[inline]
+    fn after_replay(&mut self, replayed: Replayed, ran: &Ran) -> Result<Done> {
+        self.stats.replays += 1;
+        if !self.pool_knows {
+            self.pool.replayed()?;
+            self.pool_knows = true;
+        }
+        self.forget_all(&ran.ended_warm_ups);
+        let (returned, slots) = match self.nodes.get(ran.node) {
+            Some(held) => (held.returned, replayed.saved.is_some().then(|| Arc::clone(&held.saved))),
+            None => (replayed.outputs.len(), None),
+        };
+        let saved = match (replayed.saved, slots) {
+            (Some(saved), Some(slots)) => Saved::Slots(saved, slots),
+            _ => Saved::Nothing,
+        };
+        Ok(Done { outputs: Outputs { inner: replayed.outputs, returned }, saved, token: ran.token })
+    }
+
+    /// Brings the pool to the state in which work below `parent` starts: what is live on the path, and nothing else.
+    pub(crate) fn restore(&mut self, parent: Option<NodeId>) -> Result<()> {
+        match parent.and_then(|parent| self.nodes.get(parent)) {
+            None => self.pool.restore(&self.empty, Live::AsRecorded)?,
+            Some(held) => self.pool.restore(&held.checkpoint, Live::Except(&self.dead_blocks()))?,
+        };
+        self.pool_knows = false;
+        Ok(())
+    }
+
+    /// The blocks of slots on the path that are dead.
+    fn dead_blocks(&self) -> Vec<BlockId> {
+        let lives = lives!(self);
+        let mut dead = Vec::new();
+        for node in self.tree.path() {
+            let Some(held) = self.nodes.get(node) else { continue };
+            let is_dead = |slot: SlotIndex| lives.live_word(node, slot.word()) & slot.bit() == 0;
+            dead.extend(held.blocks.iter().filter(|(slot, _)| is_dead(*slot)).map(|(_, block)| *block));
+        }
+        dead
+    }
+
+    /// Lets go of nodes that the tree has forgotten.
+    #[inline]
+    pub(crate) fn forget_all(&mut self, nodes: &[NodeId]) {
+        for node in nodes {
+            self.forget(*node);
+        }
+    }
+
+    #[cold]
+    fn forget(&mut self, node: NodeId) {
+        let Some(held) = self.nodes.remove(node) else { return };
+        let slab = match held.key {
+            // A node that is on the path is in use and so is never forgotten.
+            Some(key) => self.replayer.remove(key).ok(),
+            None => held.slab,
+        };
+        if let Some(slab) = slab {
+            self.by_slab.remove(&slab.id());
+        }
+    }
+
+    /// The slab of a node.
+    pub(crate) fn slab_mut(&mut self, node: NodeId) -> Option<&mut Slab> {
+        let held = self.nodes.get_mut(node)?;
+        match held.key {
+            Some(key) => self.replayer.slab_mut(key),
+            None => held.slab.as_mut(),
+        }
+    }
+
+    /// What a run that was not a replay leaves.
+    pub(crate) fn done(
+        inner: CallOutputs,
+        returned: usize,
+        saved: Option<graphgrove_storage::SavedOutputs>,
+        slots: &Arc<[SlotIndex]>,
+        token: Option<TokenId>,
+    ) -> Done {
+        let saved = saved.map_or(Saved::Nothing, |saved| Saved::Slots(saved, Arc::clone(slots)));
+        Done { outputs: Outputs { inner, returned }, saved, token }
+    }
+
+    /// Notes why a call runs plainly, which a strict engine refuses.
+    pub(crate) fn skip(&mut self, request: &Request<'_, D>, why: &str) -> Result<()> {
+        self.reasons.add(&request.data.name, why);
+        if self.options.strict {
+            return Err(crate::Error::Skipped {
+                function: request.data.name.to_string(),
+                reason: why.to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    /// What the call is for the tree.
+    pub(crate) fn tree_call<'a>(
+        request: &Request<'a, D>,
+        described: &'a Described,
+    ) -> graphgrove_tree::Call<'a> {
+        graphgrove_tree::Call {
+            function: request.function,
+            kind: request.kind,
+            params: crate::describe::params(request.params, &described.addresses),
+            inputs: &described.inputs,
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Where a running function's memory comes from.
+
+use graphgrove_device::Device;
+use graphgrove_pool::pool::{Block, Owner, Pool, Request, Session};
+use graphgrove_storage::{Storage, Watch};
+
+use graphgrove_pool::ranges::BlockId;
+
+use crate::Result;
+
+/// Where a running function's memory comes from.
+pub(crate) enum Memory<'a, D: Device> {
+    /// The shared pool, in a warm-up or recording. Blocks of inputs that the call gives up are given back as they die.
+    Session { session: &'a Session<D>, dying: Vec<(Watch, BlockId)> },
+    /// A pool of its own, in a plain run.
+    Plain(&'a Pool<D>),
+}
+
+/// A block of the pool as the owner of a storage. It is shared, so that any part of the engine may look which block it is.
+pub(crate) struct Lease<D: Device>(pub(crate) Block<D>);
+
+impl<D: Device> Memory<'_, D> {
+    /// A block of undefined contents.
+    pub(crate) fn allocate(&mut self, bytes: u64, owner: Owner, label: &'static str) -> Result<Storage> {
+        let request = Request::bytes(bytes.max(1)).owner(owner).label(label);
+        Ok(match self {
+            Self::Session { session, dying } => {
+                give_back(session.pool(), dying);
+                let block = session.allocate(request)?;
+                Storage::pool_block(block.ptr(), block.bytes(), Box::new(Lease(block)))
+            }
+            Self::Plain(pool) => plain(pool, request)?,
+        })
+    }
+
+    /// Gives back what has died since.
+    pub(crate) fn settle(&mut self) {
+        if let Self::Session { session, dying } = self {
+            give_back(session.pool(), dying);
+            session.settle();
+        }
+    }
+}
+
+/// Memory outside of every recording.
+pub(crate) fn plain<D: Device>(pool: &Pool<D>, request: Request) -> Result<Storage> {
+    let block = pool.allocate(request)?;
+    Ok(Storage::outside(block.ptr(), block.bytes(), Box::new(Lease(block))))
+}
+
+fn give_back<D: Device>(pool: &Pool<D>, dying: &mut Vec<(Watch, BlockId)>) {
+    dying.retain(|(watch, block)| {
+        let is_live = watch.is_live();
+        if !is_live {
+            pool.release(*block);
+        }
+        is_live
+    });
+}
+
+/// The names of blocks whose liveness is known by slots from here on.
+pub(crate) fn names<D: Device, I: Copy>(owners: Vec<(I, graphgrove_storage::Owner)>) -> Vec<(I, BlockId)> {
+    let name = |(slot, owner): (I, graphgrove_storage::Owner)| {
+        let lease = owner.downcast::<Lease<D>>().ok()?;
+        Some((slot, lease.0.into_id()))
+    };
+    owners.into_iter().filter_map(name).collect()
+}

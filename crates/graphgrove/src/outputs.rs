@@ -1,0 +1,108 @@
+//! What a call leaves: its outputs, and the token of its backward.
+
+use std::sync::Arc;
+
+use graphgrove_device::Device;
+use graphgrove_replay::CallOutputs;
+use graphgrove_storage::{SavedOutputs, SlotIndex, Tensor};
+use graphgrove_tree::TokenId;
+
+use crate::engine::Shared;
+use crate::{Error, Result};
+
+/// The outputs of a call. What is not taken is let go of when this is dropped.
+#[derive(Debug)]
+#[must_use = "dropping it lets go of every output"]
+pub struct Outputs {
+    pub(crate) inner: CallOutputs,
+    /// How many of them are for the caller: saved ones come behind.
+    pub(crate) returned: usize,
+}
+
+impl Outputs {
+    /// How many outputs the function has returned.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.returned
+    }
+
+    /// Whether the function has returned nothing.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.returned == 0
+    }
+
+    /// Takes one output.
+    ///
+    /// # Errors
+    /// [`Error::NoOutput`] if there is none or it was taken before.
+    #[inline]
+    pub fn take(&mut self, index: usize) -> Result<Tensor> {
+        let output = if index < self.returned { self.inner.take(SlotIndex::new(index as u32)) } else { None };
+        output.ok_or(Error::NoOutput { index, count: self.returned })
+    }
+
+    /// Takes all outputs, of which there must be `N`.
+    ///
+    /// # Errors
+    /// [`Error::OutputCount`], [`Error::NoOutput`] if one was taken before.
+    pub fn into_array<const N: usize>(mut self) -> Result<[Tensor; N]> {
+        if N != self.returned {
+            return Err(Error::OutputCount { given: self.returned, expected: N });
+        }
+        let all = (0..N).map(|index| self.take(index)).collect::<Result<Vec<_>>>()?;
+        all.try_into().map_err(|_| Error::OutputCount { given: N, expected: N })
+    }
+
+    /// Takes all outputs.
+    ///
+    /// # Errors
+    /// [`Error::NoOutput`] if one was taken before.
+    pub fn into_vec(mut self) -> Result<Vec<Tensor>> {
+        (0..self.returned).map(|index| self.take(index)).collect()
+    }
+}
+
+/// The right to run the backward of one forward call, with all that the forward has saved for it. Dropping it says that the
+/// backward will never run.
+#[must_use = "dropping it says that the backward will never run"]
+pub struct Backward<D: Device> {
+    pub(crate) engine: Arc<Shared<D>>,
+    /// Which of the engine's pools the forward ran in.
+    pub(crate) grove: u64,
+    /// None once it is used.
+    pub(crate) token: Option<TokenId>,
+    pub(crate) saved: Saved,
+}
+
+/// What a forward has saved.
+pub(crate) enum Saved {
+    Nothing,
+    /// In slots, which the token holds, in the order in which the function saved them.
+    Slots(SavedOutputs, Arc<[SlotIndex]>),
+    Tensors(Vec<Tensor>),
+}
+
+impl Saved {
+    pub(crate) fn tensors(&self) -> Vec<Tensor> {
+        match self {
+            Self::Nothing => Vec::new(),
+            Self::Slots(saved, slots) => slots.iter().filter_map(|slot| saved.tensor(*slot)).collect(),
+            Self::Tensors(tensors) => tensors.clone(),
+        }
+    }
+}
+
+impl<D: Device> Drop for Backward<D> {
+    fn drop(&mut self) {
+        if let Some(token) = self.token.take() {
+            self.engine.discard(self.grove, token);
+        }
+    }
+}
+
+impl<D: Device> std::fmt::Debug for Backward<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Backward").field("token", &self.token).finish_non_exhaustive()
+    }
+}

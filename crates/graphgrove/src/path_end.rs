@@ -1,0 +1,116 @@
+//! The end of a path on which something is live: what becomes of the old outputs.
+
+use std::collections::HashMap;
+
+use graphgrove_device::Device;
+use graphgrove_pool::pool::{Owner, Pool, Request as Ask};
+use graphgrove_storage::{Cause, Error as StorageError, Event, OldOutput, SlotValue, Step, Storage, Tensor};
+use graphgrove_tree::{Fate, NodeId, PathEnd};
+
+use crate::grove::{Grove, Request};
+use crate::memory::{Lease, plain};
+use crate::{Arg, Result};
+
+impl<D: Device> Grove<D> {
+    /// Does to old outputs what the tree has decided, before anything is written where they were.
+    ///
+    /// Inputs of the call that are among them are read first: those that are not copied out anyway are copied for this call
+    /// alone.
+    pub(crate) fn end_path(
+        &mut self,
+        request: &Request<'_, D>,
+        args: &mut [Arg<'_, D>],
+        end: &PathEnd,
+    ) -> Result<()> {
+        for old in &end.slots {
+            let slot = graphgrove_storage::SlotIndex::new(old.value.slot.index.get());
+            if let Some(slab) = self.slab_mut(old.value.slot.node)
+                && slab.is_pinned(slot)
+            {
+                return Err(StorageError::Pinned { slot }.into());
+            }
+        }
+        self.replayer.enter(&self.stream)?;
+        self.bridge(request.stream, &self.stream.clone())?;
+        self.carry(args, end)?;
+        let step = Step::new(end.step.get());
+        let by = Some(request.data.name.clone());
+        let cause = Cause { event: Event::StepBegan, step, by };
+        let mut nodes: Vec<NodeId> = end.slots.iter().map(|old| old.value.slot.node).collect();
+        nodes.dedup();
+        for node in nodes {
+            let rule = |slot: graphgrove_storage::SlotIndex| {
+                let old = end
+                    .slots
+                    .iter()
+                    .find(|old| old.value.slot.node == node && old.value.slot.index.get() == slot.get());
+                match old.map(|old| old.fate) {
+                    Some(Fate::Invalidate) => OldOutput::Error,
+                    Some(Fate::CopyOut | Fate::CopyOutForBackward(_)) => OldOutput::CopyOut,
+                    None => OldOutput::Keep,
+                }
+            };
+            let (device, stream, pool) = (self.device.clone(), self.stream.clone(), self.plain.clone());
+            let Some(slab) = self.slab_mut(node) else { continue };
+            let ended = slab.end_step(&*device, &stream, &cause, rule, |bytes| copy_memory(&pool, bytes))?;
+            self.stats.copied_out += ended.bytes;
+        }
+        Ok(())
+    }
+
+    /// Copies inputs of the call that lie on the ending path and would not outlive it.
+    fn carry(&mut self, args: &mut [Arg<'_, D>], end: &PathEnd) -> Result<()> {
+        let mut copies: HashMap<SlotValue, Storage> = HashMap::new();
+        for input in &end.carried {
+            let Some(arg) = args.get_mut(input.get() as usize) else { continue };
+            let Some(tensor) = arg.tensor() else { continue };
+            let Some(value) = tensor.storage().slot_value()? else { continue };
+            let is_kept = matches!(arg, Arg::Kept(_));
+            let is_copied_out = end.slots.iter().any(|old| {
+                old.fate != Fate::Invalidate
+                    && self.by_slab.get(&value.slab) == Some(&old.value.slot.node)
+                    && old.value.slot.index.get() == value.slot.get()
+            });
+            if is_kept && is_copied_out {
+                continue;
+            }
+            let storage = match copies.get(&value) {
+                Some(storage) => storage.clone(),
+                None => {
+                    let (base, bytes) = (tensor.storage().base()?, tensor.storage().bytes()?);
+                    let ask = Ask::bytes(bytes).owner(Owner::Output).label("carried input");
+                    let storage = plain(&self.plain, ask)?;
+                    self.device.copy(&self.stream, storage.base()?, base, bytes)?;
+                    copies.insert(value, storage.clone());
+                    storage
+                }
+            };
+            let copy = Tensor::new(storage, tensor.layout().clone(), tensor.offset_bytes())?;
+            *arg = Arg::Given(copy);
+        }
+        Ok(())
+    }
+
+    /// Orders what comes next on `second` behind all that `first` was given.
+    pub(crate) fn bridge(&self, first: &D::Stream, second: &D::Stream) -> Result<()> {
+        use graphgrove_device::StreamHandle;
+        if first.id() != second.id() {
+            let event = self.device.create_event()?;
+            self.device.record_event(&event, first)?;
+            self.device.wait_event(second, &event)?;
+        }
+        Ok(())
+    }
+}
+
+fn copy_memory<D: Device>(
+    pool: &Pool<D>,
+    bytes: u64,
+) -> Result<(graphgrove_device::DevicePtr, graphgrove_storage::Owner), StorageError> {
+    let ask = Ask::bytes(bytes).owner(Owner::Output).label("copied output");
+    let block = pool.allocate(ask).map_err(|error| match error {
+        graphgrove_pool::PoolError::Device(error) => StorageError::Device(error),
+        other => StorageError::NoMemory { bytes, why: other.to_string() },
+    })?;
+    Ok((block.ptr(), Box::new(Lease(block))))
+}

@@ -1,0 +1,68 @@
+//! Plain runs, outside of every pool that is shared.
+
+use graphgrove_device::Device;
+use graphgrove_replay::{CallOutputs, ParamSet, Recorder, StagePlan};
+use graphgrove_storage::Tensor;
+use graphgrove_tree::EagerReason;
+
+use crate::describe::Described;
+use crate::grove::{Done, Grove, Request};
+use crate::memory::Memory;
+use crate::outputs::Saved;
+use crate::{Arg, Outputs, Result};
+
+impl<D: Device> Grove<D> {
+    /// Runs a call plainly because of something that the tree does not know; for the mode of the function if there is no reason.
+    pub(crate) fn run_plainly(
+        &mut self,
+        request: &Request<'_, D>,
+        args: &mut [Arg<'_, D>],
+        described: &Described,
+        why: Option<String>,
+    ) -> Result<Done> {
+        if let Some(why) = why {
+            self.skip(request, &why)?;
+        }
+        self.run_eagerly(request, args, described, &EagerReason::Unpoolable)
+    }
+
+    /// Runs a call plainly and tells the tree.
+    pub(crate) fn run_eagerly(
+        &mut self,
+        request: &Request<'_, D>,
+        args: &mut [Arg<'_, D>],
+        described: &Described,
+        reason: &EagerReason,
+    ) -> Result<Done> {
+        let call = Self::tree_call(request, described);
+        let params = request.params.map(ParamSet::tensors).unwrap_or_default();
+        let tensors: Vec<Option<&Tensor>> =
+            args.iter().map(Arg::tensor).chain(params.iter().map(Some)).collect();
+        let (device, stream) = (self.device.clone(), self.stream.clone());
+        self.replayer.enter(&stream)?;
+        self.bridge(request.stream, &stream)?;
+        let recorder =
+            Recorder::rehearse(&*device, &stream, StagePlan::nothing(tensors.len()), &tensors, |_| {
+                Err(crate::Error::ShutDown)
+            })?;
+        let values = Self::values(args);
+        let hosts: Vec<Option<&D::HostBuffer>> = args.iter().map(host_of).collect();
+        let memory = Memory::Plain(&self.plain);
+        let (recorder, returned, saves) = Self::run_body(request, recorder, memory, &values, &hosts)?;
+        recorder.rehearsed()?;
+        self.bridge(&stream, request.stream)?;
+        let token = self.tree.ran_eagerly(&call, reason)?;
+        self.stats.eager += 1;
+        let count = returned.len();
+        let inner = CallOutputs::Each(returned.into_iter().map(Some).collect());
+        let saved = if saves.is_empty() { Saved::Nothing } else { Saved::Tensors(saves) };
+        Ok(Done { outputs: Outputs { inner, returned: count }, saved, token })
+    }
+}
+
+fn host_of<'a, D: Device>(arg: &Arg<'a, D>) -> Option<&'a D::HostBuffer> {
+    match arg {
+        Arg::Host(buffer) => Some(buffer),
+        _ => None,
+    }
+}

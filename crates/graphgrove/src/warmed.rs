@@ -1,0 +1,136 @@
+//! Warming up: a plain run inside of the pool.
+
+use std::sync::Arc;
+
+use graphgrove_device::Device;
+use graphgrove_pool::pool::Owner;
+use graphgrove_replay::{CallOutputs, Recorder, Route, StagePlan};
+use graphgrove_storage::{HandedBack, Slab, SlotIndex, Step, Tensor};
+use graphgrove_tree::{NodeId, WarmUpPlan};
+
+use crate::captured::Seen;
+use crate::describe::Described;
+use crate::grove::{Done, Grove, Held, Known, Request};
+use crate::memory::{Memory, names};
+use crate::{Arg, Error, Result};
+
+impl<D: Device> Grove<D> {
+    /// Warms a function up as the tree has planned it.
+    pub(crate) fn warm_up(
+        &mut self,
+        request: &Request<'_, D>,
+        args: &mut [Arg<'_, D>],
+        plan: WarmUpPlan,
+        described: &Described,
+    ) -> Result<Done> {
+        self.reasons.add(&request.data.name, format!("warmed up: {}", plan.reason()));
+        let end = plan.path_change().path_end().cloned();
+        let (parent, roles) = (plan.parent(), plan.inputs().to_vec());
+        let warm_up = self.tree.begin_warm_up(plan)?;
+        if let Some(end) = end {
+            self.end_path(request, args, &end)?;
+        }
+        self.restore(parent)?;
+        let depth = self.recorded_depth(parent);
+        self.replayer.cut_path(depth);
+        let (held, back, outputs) = match self.rehearse(request, args, &roles, described.key, depth) {
+            Ok(done) => done,
+            Err(error @ (Error::Skipped { .. } | Error::Survivors { .. })) => {
+                drop(warm_up);
+                let why = error.to_string();
+                // It has run, but what it left cannot be handed out; its effects must not happen twice.
+                self.skip(request, &why)?;
+                return Err(error);
+            }
+            Err(error) => return Err(error),
+        };
+        let ran = self.tree.finish_warm_up(warm_up, outputs, true)?;
+        if let Some(slab) = &held.slab {
+            self.by_slab.insert(slab.id(), ran.node);
+        }
+        let (returned, saved) = (held.returned, Arc::clone(&held.saved));
+        self.nodes.insert(ran.node, held);
+        self.forget_all(&ran.evicted);
+        self.forget_all(&ran.ended_warm_ups);
+        self.stats.warm_ups += 1;
+        let HandedBack { outputs, saved: kept } = back;
+        Ok(Self::done(CallOutputs::Bulk(outputs), returned, kept, &saved, ran.token))
+    }
+
+    /// How many nodes of the path up to this one are recordings.
+    fn recorded_depth(&self, parent: Option<NodeId>) -> usize {
+        let Some(parent) = parent else { return 0 };
+        let mut depth = 0;
+        for node in self.tree.path() {
+            match self.nodes.get(node) {
+                Some(held) if held.key.is_some() => depth += 1,
+                _ => break,
+            }
+            if node == parent {
+                break;
+            }
+        }
+        depth
+    }
+
+    fn rehearse(
+        &mut self,
+        request: &Request<'_, D>,
+        args: &mut [Arg<'_, D>],
+        roles: &[graphgrove_tree::Expected],
+        key: u64,
+        depth: usize,
+    ) -> Result<(Held<D>, HandedBack, Vec<graphgrove_tree::Output>)> {
+        let plan = self.input_plan(request, args, roles)?;
+        let params = request.params.map(graphgrove_replay::ParamSet::tensors).unwrap_or_default();
+        let tensors: Vec<Option<&Tensor>> =
+            args.iter().map(Arg::tensor).chain(params.iter().map(Some)).collect();
+        let stage = StagePlan::new(&plan, &tensors, |_| Route::Copied)?;
+        let (device, stream) = (self.device.clone(), self.stream.clone());
+        self.replayer.enter(&stream)?;
+        self.bridge(request.stream, &stream)?;
+        let session = self.pool.warm_up(&stream)?;
+        let mut memory = Memory::Session { session: &session, dying: Vec::new() };
+        let allocate = |bytes| memory.allocate(bytes, Owner::Staging, "staged input");
+        let mut recorder = Recorder::rehearse(&*device, &stream, stage, &tensors, allocate)?;
+        let seen =
+            recorder.passed().iter().map(|tensor| Seen::of(tensor.as_ref())).collect::<Result<Vec<_>>>()?;
+        let values = Self::values(args);
+        let hosts: Vec<Option<&D::HostBuffer>> = args.iter().map(host_of).collect();
+        let (recorder, returned, saves) = Self::run_body(request, recorder, memory, &values, &hosts)?;
+        let uses = recorder.rehearsed()?;
+        let made = self.made(&plan, &seen, returned, saves, depth)?;
+        Self::refuse_survivors(request, &session, &made)?;
+        if !self.allows(&made) {
+            let reason = "its outputs share memory, and the engine has no storage cache".to_owned();
+            return Err(Error::Skipped { function: request.data.name.to_string(), reason });
+        }
+        let mut slab = Slab::new(&self.ledger, request.data.name.clone(), 0, made.planned.clone())?;
+        let step = Step::new(self.tree.step().get());
+        let source = |output, class| Self::source(&made, args, request, output, class);
+        let (back, owners) = slab.hand_back_recorded(step, &made.recorded(), source)?;
+        let blocks = names::<D, SlotIndex>(owners);
+        let finished = session.finish_keeping(Vec::new())?;
+        self.bridge(&stream, request.stream)?;
+        let memory_plan = if self.options.plan_memory { self.pool.plan(&finished.demand).ok() } else { None };
+        self.known.insert((request.function, key), Known { plan: memory_plan, uses });
+        let outputs = made.for_tree(&plan);
+        let held = Held {
+            key: None,
+            slab: Some(slab),
+            checkpoint: finished.checkpoint,
+            blocks,
+            returned: made.returned,
+            saved: Arc::clone(&made.saved),
+            is_watched: false,
+        };
+        Ok((held, back, outputs))
+    }
+}
+
+fn host_of<'a, D: Device>(arg: &Arg<'a, D>) -> Option<&'a D::HostBuffer> {
+    match arg {
+        Arg::Host(buffer) => Some(buffer),
+        _ => None,
+    }
+}

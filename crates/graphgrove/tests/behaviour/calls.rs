@@ -1,0 +1,40 @@
+//! The way of calls: warm-up, recording, replay.
+
+use graphgrove::{Engine, Mode, args};
+use graphgrove_sim::SimDevice;
+
+use crate::garden::Garden;
+
+#[test]
+fn a_function_warms_up_is_recorded_and_is_replayed_with_the_inputs_of_each_call() {
+    let garden = Garden::new(Engine::<SimDevice>::builder());
+    let add = garden.add("add");
+    for turn in 0..5 {
+        let (a, b) = (garden.tensor(turn as f32), garden.tensor(10.0));
+        let [sum] = add.call(args![&a, &b]).unwrap().into_array().unwrap();
+        assert_eq!(garden.value(&sum), turn as f32 + 10.0, "{turn}");
+    }
+    let calls = garden.engine.stats().unwrap().calls;
+    assert_eq!((calls.warm_ups, calls.recordings, calls.replays, calls.eager), (1, 1, 3, 0));
+    garden.device.verdict().unwrap();
+}
+
+#[test]
+fn a_chain_of_calls_is_a_path_and_its_steps_are_replayed() {
+    for mode in [Mode::Trees, Mode::OnePool, Mode::Eager] {
+        let garden = Garden::new(Engine::<SimDevice>::builder().mode(mode));
+        let (add, mul) = (garden.add("add"), garden.mul("mul"));
+        for turn in 0..6 {
+            let (a, b) = (garden.tensor(turn as f32), garden.tensor(3.0));
+            let [sum] = add.call(args![&a, &b]).unwrap().into_array().unwrap();
+            let [product] = mul.call(args![sum, &b]).unwrap().into_array().unwrap();
+            assert_eq!(garden.value(&product), (turn as f32 + 3.0) * 3.0, "{mode:?} {turn}");
+        }
+        let calls = garden.engine.stats().unwrap().calls;
+        match mode {
+            Mode::Eager => assert_eq!(calls.eager, 12),
+            _ => assert_eq!((calls.recordings, calls.replays, calls.eager), (2, 8, 0), "{mode:?}"),
+        }
+        garden.device.verdict().unwrap();
+    }
+}

@@ -1,0 +1,5 @@
+//! What the engine promises, by behaviour.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod calls;
+mod garden;
