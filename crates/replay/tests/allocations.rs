@@ -9,7 +9,7 @@ use graphgrove_device::{Call as Driver, DevicePtr, Memory, SegmentMemory, Stream
 use graphgrove_replay::{
     Call, Error, Input, Method, NodeKey, ParamSet, Recorder, Recording, Replayer, Route, StagePlan,
 };
-use graphgrove_sim::{SimDevice, SimStream};
+use graphgrove_sim::{SimDevice, SimSegment, SimStream};
 use graphgrove_storage::{
     DeadMask, DeadMasks, InputIndex, InputPlan, InputSpec, Layout, Ledger, OutputClass, PersistentSource,
     PlannedOutput, Readers, SlotIndex, Step, Storage, Tensor,
@@ -55,6 +55,7 @@ struct Rig {
     stream: SimStream,
     replayer: Replayer<SimDevice>,
     ground: DevicePtr,
+    _ground: SimSegment,
 }
 
 /// What a node of the rig is made of.
@@ -77,10 +78,7 @@ impl Rig {
         let stream = device.create_stream().unwrap();
         let replayer = Replayer::new(Arc::clone(&device), Ledger::new());
         let ground = device.allocate(1 << 20).unwrap();
-        let base = ground.base();
-        // It lives as long as the process, as the memory of a pool outlives its handles.
-        std::mem::forget(ground);
-        Self { device, stream, replayer, ground: base }
+        Self { device, stream, replayer, ground: ground.base(), _ground: ground }
     }
 
     fn tensor(&self, place: u64) -> Tensor {
@@ -335,8 +333,8 @@ fn a_replay_with_parameters_of_a_changed_version_allocates_nothing() {
     let calls = [&params, &other].map(|params| Call::new(&stream, Step::new(2), &[]).with_params(params));
     steady(&mut rig, node, &calls, 1);
     let mut taken = Vec::with_capacity(1);
-    for round in 0..3 {
-        drop(params.replace(round, weights[round].clone()).unwrap());
+    for (param, weight) in weights.iter().enumerate().take(3) {
+        drop(params.replace(param, weight.clone()).unwrap());
         let call = Call::new(&stream, Step::new(3), &[]).with_params(&params);
         assert_eq!(allocations(|| rig.replay(node, &call, &mut taken)), 0);
     }

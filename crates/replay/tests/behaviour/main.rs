@@ -10,6 +10,7 @@ mod managed;
 mod outputs;
 mod parameters;
 mod patching;
+mod pooled;
 mod replaying;
 mod staging;
 mod streams;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use graphgrove_device::{Args, LaunchDims, Memory, SegmentMemory, Streams};
 use graphgrove_replay::{
-    Call, Captured, Error, Input, Method, NodeKey, Recorder, Recording, Replayed, Replayer, Route, StagePlan,
-    Staged,
+    Call, Captured, Error, Input, Method, NodeKey, ParamSet, Recorder, Recording, Replayed, Replayer, Route,
+    StagePlan, Staged,
 };
 use graphgrove_sim::{CallCounts, SimBuilder, SimDevice, SimKernel, SimSegment, SimStream, kernels};
 use graphgrove_storage::{
@@ -249,7 +249,7 @@ impl Shop {
         let Task { call, parent, mutated } = task;
         let device = Arc::clone(&self.device);
         let stream = self.stream.clone();
-        let params = call.params.map(|params| params.tensors()).unwrap_or_default();
+        let params = call.params.map(ParamSet::tensors).unwrap_or_default();
         let all: Vec<Option<&Tensor>> =
             call.inputs.iter().map(Input::tensor).chain(params.iter().map(Some)).collect();
         let is_given_up =
