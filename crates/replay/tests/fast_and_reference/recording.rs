@@ -151,7 +151,7 @@ impl World {
         let all: Vec<Option<&Tensor>> = args.iter().map(Arg::tensor).chain(params.iter().map(Some)).collect();
         let on_path = |value: SlotValue| replayer.place_of(value.slab).is_some();
         let plan = InputPlan::new(&specs(args, &all, &asked.resolved.mutated), ALIGNMENT, on_path)?;
-        let stage = StagePlan::new(&plan, &all, |staged| route(asked, &all, params, staged))?;
+        let stage = StagePlan::new(&plan, &all, |staged| route(asked, &all, staged))?;
         let before = replayer.dead(usize::MAX);
         let expected = {
             let inputs: Vec<Input<'_, SimDevice>> = args.iter().map(Arg::input).collect();
@@ -261,13 +261,15 @@ fn specs<'a>(args: &[Arg<'_>], all: &[Option<&'a Tensor>], mutated: &[usize]) ->
     all.iter().enumerate().map(spec).collect()
 }
 
-/// The function's way, save for inputs in the memory of parameters, whose uses cannot be told apart.
-fn route(asked: &Asked<'_>, all: &[Option<&Tensor>], params: &[Tensor], staged: Staged<'_>) -> Route {
-    let in_param = |input: &InputIndex| {
+/// The function's way, save for inputs in the memory of others, whose uses cannot be told apart.
+fn route(asked: &Asked<'_>, all: &[Option<&Tensor>], staged: Staged<'_>) -> Route {
+    let others = (0..).map(InputIndex::new).zip(all).filter(|(input, _)| !staged.inputs.contains(input));
+    let others: Vec<&Tensor> = others.filter_map(|(_, tensor)| *tensor).collect();
+    let is_shared = |input: &InputIndex| {
         let tensor = all[input.get() as usize].unwrap();
-        params.iter().any(|param| param.shares_storage(tensor).unwrap())
+        others.iter().any(|other| other.shares_storage(tensor).unwrap())
     };
-    if staged.inputs.iter().any(in_param) { Route::Copied } else { asked.function.route }
+    if staged.inputs.iter().any(is_shared) { Route::Copied } else { asked.function.route }
 }
 
 /// What a call names in place of a tensor that is gone.
