@@ -237,6 +237,35 @@ fn an_input_may_be_given_up_where_the_recording_does_not_need_it() {
 }
 
 #[test]
+fn a_staged_view_may_give_its_output_up_too_and_others_may_not_hold_it() {
+    for method in BOTH {
+        let mut pair = root(method);
+        let [a, b] = pair.outputs();
+        drop(b);
+        // It is not aligned, so it is staged although it lies on the path.
+        let odd = a.slice(0, 1..N, 1).unwrap();
+        drop(a);
+        let child = pair.child(&[Input::given_up(&odd)]);
+        assert!(matches!(pair.shop.replayer.expected(child), Some([Expected::Staged { .. }])));
+        drop(odd);
+        let elsewhere = pair.shop.tensor(5.0).slice(0, 0..N - 1, 1).unwrap();
+        let [a, b] = pair.outputs();
+        drop(b);
+        let odd = a.slice(0, 1..N, 1).unwrap();
+        let still_live = Mismatch::StillLive { place: 0, slot: SLOT };
+        assert_eq!(pair.refusal(child, &[Input::given_up(&odd)]), still_live, "there is another handle");
+        assert_eq!(pair.refusal(child, &[kept(&odd)]), still_live);
+        assert_eq!(pair.refusal(child, &[kept(&elsewhere)]), still_live);
+        drop(a);
+        assert_eq!(pair.shop.run(child, &[Input::given_up(&odd)]), 2.0);
+        drop(odd);
+        drop(pair.outputs());
+        assert_eq!(pair.shop.run(child, &[kept(&elsewhere)]), 5.0);
+        pair.shop.verdict();
+    }
+}
+
+#[test]
 fn a_value_that_a_backward_needs_is_not_given_up() {
     for method in BOTH {
         let mut shop = Shop::new(method);

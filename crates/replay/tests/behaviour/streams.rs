@@ -115,6 +115,25 @@ fn a_use_that_was_declared_is_waited_for_and_one_that_was_not_is_a_race() {
 }
 
 #[test]
+fn events_are_used_again() {
+    let mut shop = Shop::new(Method::Fast);
+    let x = shop.tensor(1.0);
+    let node = shop.record_sum(None, &[kept(&x)]).unwrap().node;
+    let (stream, side) = (shop.stream.clone(), shop.device.create_stream().unwrap());
+    let before = shop.device.counts();
+    for _ in 0..10 {
+        drop(replay_on(&mut shop, node, &stream, &x));
+        shop.replayer.used_on(&side).unwrap();
+        shop.replayer.used_on(&side).unwrap();
+        drop(replay_on(&mut shop, node, &side, &x));
+        shop.replayer.used_on(&stream).unwrap();
+    }
+    let made = shop.device.counts().since(&before);
+    assert_eq!((made.of(Driver::CreateEvent), made.of(Driver::DestroyEvent)), (3, 0), "{made}");
+    shop.verdict();
+}
+
+#[test]
 fn a_use_on_the_stream_of_the_launches_need_not_be_declared() {
     let mut shop = Shop::new(Method::Fast);
     let x = shop.tensor(1.0);
