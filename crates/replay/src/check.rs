@@ -6,6 +6,7 @@ use slotmap::SlotMap;
 
 use crate::node::{Node, NotStaged, Source};
 use crate::path::PathSlabs;
+use crate::staging::StagedGroup;
 use crate::{Call, Expected, Input, Mismatch, NodeKey, ParamSet};
 
 /// Whether the addresses that the exec has are those of the call.
@@ -15,8 +16,8 @@ pub(crate) enum Addresses {
     Changed,
 }
 
-/// Where the staged inputs of a call lie, from start to end, and an input that lies there. It is kept from call to call, so
-/// that no check allocates.
+/// Where the staged inputs of a call lie, from start to end, and which group of them lies there. It is kept from call to
+/// call, so that no check allocates.
 pub(crate) type Regions = Vec<(u64, u64, u32)>;
 
 /// Checks `node` in the order of its expectations. `slots` are the slabs of the path up to the node's parent at least.
@@ -290,7 +291,7 @@ fn check_changed<D: Device>(
     let groups = &node.staging.groups;
     let mutates = node.mutates_in_place || groups.iter().any(|group| group.mutated);
     regions.clear();
-    for group in groups {
+    for (number, group) in (0..).zip(groups) {
         let Some(leader) = group.members.first() else { continue };
         let (input, start) = (InputIndex::new(leader.input), address(leader.input));
         let is_as_recorded = |shift: u64, input: u32| start.checked_add(shift) == Some(address(input));
@@ -304,27 +305,29 @@ fn check_changed<D: Device>(
             return Err(Mismatch::Misaligned { input, address: start, alignment });
         }
         let end = start.get().saturating_add(group.span);
-        if mutates {
+        // What lies where it lay is not asked again: it may lie between the elements of what is used in place.
+        if mutates && node.staging.written.get(leader.input as usize) != Some(&start) {
             let before = node.in_place.partition_point(|(at, _)| *at < end);
             let reach = before.checked_sub(1).and_then(|last| node.in_place.get(last));
             if reach.is_some_and(|(_, reach)| *reach > start.get()) {
                 return Err(Mismatch::Sharing { input });
             }
         }
-        regions.push((start.get(), end, leader.input));
+        regions.push((start.get(), end, number));
     }
     regions.sort_unstable();
     match regions.windows(2).any(|pair| pair[1].0 < pair[0].1) {
-        true => Err(Mismatch::Sharing { input: first_shared(regions) }),
+        true => Err(Mismatch::Sharing { input: first_shared(regions, groups) }),
         false => Ok(()),
     }
 }
 
-/// The first input that lies in another one's memory.
-fn first_shared(regions: &Regions) -> InputIndex {
+/// The first input of the first group that lies in another one's memory.
+fn first_shared(regions: &Regions, groups: &[StagedGroup]) -> InputIndex {
     let meets = |a: &(u64, u64, u32)| regions.iter().any(|b| a.2 != b.2 && a.0 < b.1 && b.0 < a.1);
-    let first = regions.iter().filter(|region| meets(region)).map(|(_, _, input)| *input).min();
-    InputIndex::new(first.unwrap_or(0))
+    let first = regions.iter().filter(|region| meets(region)).map(|(_, _, group)| *group).min();
+    let group = first.and_then(|first| groups.get(first as usize));
+    InputIndex::new(group.and_then(|group| group.members.first()).map_or(0, |leader| leader.input))
 }
 
 /// What is live behind a place of the path: a node that runs in its stead would run over it.

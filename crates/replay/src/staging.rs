@@ -1,6 +1,6 @@
 //! How the addresses of a call's staged inputs get into an exec.
 
-use graphgrove_device::{Device, DeviceError, DevicePtr, GatherRow, HostMemory, NodeId};
+use graphgrove_device::{Annotation, Device, DeviceError, DevicePtr, GatherRow, HostMemory, NodeId};
 
 use crate::check::StagedCheck;
 use crate::journal::Site;
@@ -228,6 +228,9 @@ impl<D: Device> Staging<D> {
     pub(crate) fn copy_in(&self, device: &D, call: &Call<'_, D>) -> Result<(), DeviceError> {
         for table in self.tables.iter().filter(|table| table.node.is_none()) {
             for (row, to) in table.rows.iter().zip(&table.to) {
+                // The function may have given the buffer back, and a checking device been told so by the last launch.
+                let acquired = Annotation::Acquired { at: to.to, bytes: to.bytes, label: "staged input" };
+                device.annotate(call.stream, acquired)?;
                 device.copy(call.stream, to.to, address_of(call, row.input, row.offset), to.bytes)?;
             }
         }
