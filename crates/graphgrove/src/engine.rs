@@ -11,7 +11,7 @@ use graphgrove_tree::{CallKind, FunctionId, Limits, OldOutput, PendingRule, Toke
 use parking_lot::{Mutex, ReentrantMutex};
 
 use crate::function::{Body, FunctionData};
-use crate::grove::{Done, Grove, GroveOptions, Request};
+use crate::grove::{Done, Grove, GroveOptions, Request, Retired};
 use crate::outputs::Saved;
 use crate::reasons::Reasons;
 use crate::{
@@ -106,7 +106,7 @@ impl EngineBuilder {
         }
         let stream = device.create_stream()?;
         let plain = Pool::new(Arc::clone(&device), &stream, self.pool)?;
-        let state = State { functions: Vec::new(), groves: Vec::new(), last: None, serial: 0, is_shut_down: false };
+        let state = State { functions: Vec::new(), groves: Vec::new(), last: None, retired: Vec::new(), serial: 0, is_shut_down: false };
         Ok(Engine(Arc::new(Shared {
             device,
             stream,
@@ -124,6 +124,8 @@ struct State<D: Device> {
     groves: Vec<Grove<D>>,
     /// The one that ran the last call.
     last: Option<usize>,
+    /// The pools of groves that are gone, as far as handles of their outputs are left.
+    retired: Vec<Retired<D>>,
     /// How many groves there have been.
     serial: u64,
     is_shut_down: bool,
@@ -277,7 +279,9 @@ impl<D: Device> Engine<D> {
     pub fn reset(&self) -> Result<()> {
         self.0.with("reset", |state| {
             self.0.device.synchronize()?;
-            state.groves.clear();
+            state.retired.retain(Retired::is_needed);
+            let groves = std::mem::take(&mut state.groves);
+            state.retired.extend(groves.into_iter().map(Grove::retire).filter(Retired::is_needed));
             state.last = None;
             for function in &mut state.functions {
                 function.place = None;
@@ -383,6 +387,9 @@ impl<D: Device> Shared<D> {
             None => self.place(registered, &mut state.groves, &mut state.serial)?,
         };
         self.apply_discarded(&mut state.groves);
+        if !state.retired.is_empty() {
+            self.settle_retired(&mut state.retired)?;
+        }
         if state.last != Some(at) {
             Self::order(&mut state.groves, state.last, at)?;
         }
@@ -466,6 +473,21 @@ impl<D: Device> Shared<D> {
         };
         registered.place = Some((at, id));
         Ok((at, id))
+    }
+
+    /// Lets go of retired pools that nobody needs, once work that was given their memory is over: the drop of a handle waits for
+    /// nothing, and the memory must not go with it.
+    #[cold]
+    fn settle_retired(&self, retired: &mut Vec<Retired<D>>) -> Result<()> {
+        if retired.iter().all(Retired::is_needed) {
+            return Ok(());
+        }
+        // Handles may die while this waits, after work that it does not wait for.
+        let needed: Vec<bool> = retired.iter().map(Retired::is_needed).collect();
+        self.device.synchronize()?;
+        let mut needed = needed.into_iter();
+        retired.retain(|_| needed.next().unwrap_or(true));
+        Ok(())
     }
 
     #[inline]

@@ -106,6 +106,19 @@ pub(crate) struct Grove<D: Device> {
     pub(crate) pool: Pool<D>,
 }
 
+/// The memory of a grove that is gone, under handles that are not.
+pub(crate) struct Retired<D: Device> {
+    ledger: Arc<Ledger>,
+    _pool: Pool<D>,
+}
+
+impl<D: Device> Retired<D> {
+    /// Whether a handle is left.
+    pub(crate) fn is_needed(&self) -> bool {
+        !self.ledger.all_dead()
+    }
+}
+
 /// Which slots are live, as the tree asks.
 pub(crate) struct Lives<'a, D: Device> {
     pub(crate) nodes: &'a SecondaryMap<NodeId, Held<D>>,
@@ -166,6 +179,11 @@ impl<D: Device> Grove<D> {
             plain: plain.clone(),
             pool,
         })
+    }
+
+    /// Forgets everything but the memory.
+    pub(crate) fn retire(self) -> Retired<D> {
+        Retired { ledger: self.ledger, _pool: self.pool }
     }
 
     pub(crate) fn is_shared(&self) -> bool {
