@@ -83,10 +83,11 @@ impl Made {
         captured.map(|((output, _), tensor)| (output, tensor.clone())).collect()
     }
 
-    /// The outputs for the tree.
-    pub(crate) fn for_tree(&self, plan: &InputPlan) -> Vec<Output> {
+    /// The outputs for the tree, which knows the call's `inputs` and takes parameters for memory that is nobody's.
+    pub(crate) fn for_tree(&self, plan: &InputPlan, inputs: usize) -> Vec<Output> {
         let kind = |planned: &PlannedOutput| match planned.class {
             OutputClass::Fresh => OutputKind::Fresh,
+            OutputClass::StagedInput { input, .. } if input.get() as usize >= inputs => OutputKind::Persistent,
             OutputClass::EarlierSlot { input: Some(input), .. } | OutputClass::StagedInput { input, .. } => {
                 OutputKind::AliasOfInput(graphgrove_tree::InputIndex::new(input.get()))
             }

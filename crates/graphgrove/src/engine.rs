@@ -112,6 +112,7 @@ impl EngineBuilder {
             stream,
             plain,
             options: self,
+            registry: Mutex::new(Registry { count: 0, waiting: Vec::new() }),
             discarded: Mutex::default(),
             state: ReentrantMutex::new(RefCell::new(state)),
         })))
@@ -131,6 +132,14 @@ struct State<D: Device> {
     is_shut_down: bool,
 }
 
+/// Functions are registered without the engine's lock, so that a running function can do it too.
+struct Registry<D: Device> {
+    /// How many there have been.
+    count: usize,
+    /// Those that the engine has not seen yet.
+    waiting: Vec<Registered<D>>,
+}
+
 struct Registered<D: Device> {
     data: Arc<FunctionData<D>>,
     mode: Mode,
@@ -144,6 +153,7 @@ pub(crate) struct Shared<D: Device> {
     /// Memory outside of every recording: of plain runs, and of what is copied out.
     plain: Pool<D>,
     options: EngineBuilder,
+    registry: Mutex<Registry<D>>,
     /// Tokens that were dropped. A drop only notes itself: it may happen anywhere, in the middle of a call too.
     discarded: Mutex<Vec<(u64, TokenId)>>,
     /// It is reentrant so that a call inside of a call is an error and not a deadlock.
@@ -187,9 +197,6 @@ impl<D: Device> Engine<D> {
     }
 
     /// Registers a function that is not like all others.
-    ///
-    /// # Panics
-    /// Never but inside of a call of the same engine, where nothing can be registered.
     pub fn function_with(
         &self,
         name: impl Into<Arc<str>>,
@@ -199,10 +206,11 @@ impl<D: Device> Engine<D> {
         let body: Arc<Body<D>> = Arc::new(body);
         let mode = options.mode.unwrap_or(self.0.options.mode);
         let data = Arc::new(FunctionData { name: name.into(), body, options });
-        let state = self.0.state.lock();
-        let mut state = state.borrow_mut();
-        state.functions.push(Registered { data, mode, place: None });
-        Function { engine: Arc::clone(&self.0), index: state.functions.len() - 1 }
+        let mut registry = self.0.registry.lock();
+        registry.waiting.push(Registered { data, mode, place: None });
+        let index = registry.count;
+        registry.count += 1;
+        Function { engine: Arc::clone(&self.0), index }
     }
 
     /// The device.
@@ -380,6 +388,9 @@ impl<D: Device> Shared<D> {
         let state = &mut *state;
         if state.is_shut_down {
             return Err(Error::ShutDown);
+        }
+        if function >= state.functions.len() {
+            state.functions.append(&mut self.registry.lock().waiting);
         }
         let Some(registered) = state.functions.get_mut(function) else { return Err(Error::ShutDown) };
         let (at, id) = match registered.place {

@@ -32,7 +32,6 @@ impl<D: Device> Grove<D> {
         }
         self.restore(parent)?;
         let depth = self.recorded_depth(parent);
-        self.replayer.cut_path(depth);
         let (held, back, outputs) = match self.rehearse(request, args, &roles, described.key, depth) {
             Ok(done) => done,
             Err(error @ (Error::Skipped { .. } | Error::Survivors { .. })) => {
@@ -45,6 +44,7 @@ impl<D: Device> Grove<D> {
             Err(error) => return Err(error),
         };
         let ran = self.tree.finish_warm_up(warm_up, outputs, true)?;
+        self.replayer.cut_path(depth);
         if let Some(slab) = &held.slab {
             self.by_slab.insert(slab.id(), ran.node);
         }
@@ -111,7 +111,7 @@ impl<D: Device> Grove<D> {
         let memory_plan = if self.options.plan_memory { self.pool.plan(&finished.demand).ok() } else { None };
         let is_refused = !self.allows(&made);
         self.known.insert((request.function, key), Known { plan: memory_plan, uses, is_refused });
-        let outputs = made.for_tree(&plan);
+        let outputs = made.for_tree(&plan, args.len());
         let held = Held {
             key: None,
             slab: Some(slab),
