@@ -6,7 +6,9 @@ use graphgrove_pool::ranges::BlockId;
 use graphgrove_replay::{
     Call, Costs, Input, NodeKey, Recorder, Recording, Replayed, Route, StagePlan, Staged,
 };
-use graphgrove_storage::{InputPlan, Layout, SlotIndex, SlotValue, Step, Storage, Tensor, Watch};
+use graphgrove_storage::{
+    InputIndex, InputPlan, InputRole, Layout, SlotIndex, SlotValue, Step, Storage, StorageId, Tensor, Watch,
+};
 use graphgrove_tree::{Expected, NodeId, RecordPlan, Role, Source};
 use smallvec::SmallVec;
 
@@ -141,8 +143,15 @@ impl<D: Device> Grove<D> {
             args.iter().map(Arg::tensor).chain(params.iter().map(Some)).collect();
         let costs = Costs::default();
         let may_patch = self.options.layers.contains(Layers::FAST_REPLAY);
+        let lent = in_place_storages(&plan, &tensors)?;
+        // One that lies in the memory of an input in place must be another storage in the recording, or nobody could tell which of
+        // the two an output is an alias of.
+        let is_lent = |input: &InputIndex| {
+            let tensor = tensors.get(input.get() as usize).copied().flatten();
+            tensor.is_some_and(|tensor| tensor.storage().id().is_ok_and(|id| id.is_some_and(|id| lent.contains(&id))))
+        };
         let choose = |staged: Staged<'_>| match staged.inputs {
-            [input] if may_patch => costs.choose(staged.bytes, known.uses.nodes(*input)),
+            [input] if may_patch && !is_lent(input) => costs.choose(staged.bytes, known.uses.nodes(*input)),
             _ => Route::Copied,
         };
         let stage = StagePlan::new(&plan, &tensors, choose)?;
@@ -274,6 +283,17 @@ impl<D: Device> Grove<D> {
         }
         Ok(())
     }
+}
+
+/// The storages of inputs that are used where they are.
+fn in_place_storages(plan: &InputPlan, tensors: &[Option<&Tensor>]) -> Result<Vec<StorageId>> {
+    let mut storages = Vec::new();
+    for ((_, role), tensor) in plan.roles().zip(tensors) {
+        if let (InputRole::Parameter { .. } | InputRole::Managed { .. }, Some(tensor)) = (role, tensor) {
+            storages.extend(tensor.storage().id()?);
+        }
+    }
+    Ok(storages)
 }
 
 /// Whether a call whose recording has failed with this may run plainly instead. What the function itself says is the caller's, and
