@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use graphgrove::{Arg as EngineArg, Backward, Engine, Error, Function, FunctionOptions, Limits, Mode, OldOutput};
+use graphgrove::{Arg as EngineArg, Backward, Engine, Error, Function, FunctionOptions, Layers, Limits, Mode, OldOutput};
 use graphgrove::{ParamSet, Tensor};
 use graphgrove_device::{Memory, Streams};
 use graphgrove_pool::pool::{Growth, PoolConfig, Range};
@@ -70,6 +70,8 @@ pub struct Rig {
     handles: Vec<Handle>,
     pending: Vec<Pending>,
     steps: u64,
+    /// Whether a step waits for pending backwards.
+    steps_wait: bool,
     /// How many tensors of its own the caller has made: each has other values.
     made: u32,
     /// How many values were compared.
@@ -167,6 +169,7 @@ impl Rig {
             handles: Vec::new(),
             pending: Vec::new(),
             steps: 0,
+            steps_wait: !setup.layers.contains(Layers::UNCONSUMED_BACKWARDS),
             made: 0,
             compared: 0,
         };
@@ -380,6 +383,8 @@ impl Rig {
         match mode {
             Mode::Eager => panic!("an output of a plain run is stale"),
             Mode::OnePool => assert!(*calls > call, "f{function} has not run again, and its output is stale"),
+            // Where any pending backward holds a step up, it begins whenever the last of them has run.
+            _ if self.steps_wait => assert!(self.steps > 0, "no step was asked for ever"),
             _ => assert!(self.steps > steps, "no step was asked for, and an output of f{function} is stale"),
         }
     }
