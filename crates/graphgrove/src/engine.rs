@@ -12,7 +12,7 @@ use graphgrove_tree::{CallKind, FunctionId, Limits, OldOutput, PendingRule, Toke
 use parking_lot::{Mutex, ReentrantMutex};
 
 use crate::function::{Body, FunctionData};
-use crate::grove::{Done, Grove, GroveOptions, Request};
+use crate::grove::{Done, Grove, GroveOptions, Request, Retired};
 use crate::outputs::Saved;
 use crate::reasons::Reasons;
 use crate::{
@@ -107,12 +107,20 @@ impl EngineBuilder {
         }
         let stream = device.create_stream()?;
         let plain = Pool::new(Arc::clone(&device), &stream, self.pool)?;
-        let state = State { functions: Vec::new(), groves: Vec::new(), serial: 0, is_shut_down: false };
+        let state = State {
+            functions: Vec::new(),
+            groves: Vec::new(),
+            last: None,
+            retired: Vec::new(),
+            serial: 0,
+            is_shut_down: false,
+        };
         Ok(Engine(Arc::new(Shared {
             device,
             stream,
             plain,
             options: self,
+            registry: Mutex::new(Registry { count: 0, waiting: Vec::new() }),
             discarded: Mutex::default(),
             has_discarded: AtomicBool::new(false),
             state: ReentrantMutex::new(RefCell::new(state)),
@@ -124,9 +132,21 @@ struct State<D: Device> {
     functions: Vec<Registered<D>>,
     /// The first is that of all trees, if there is one yet.
     groves: Vec<Grove<D>>,
+    /// The one that ran the last call.
+    last: Option<usize>,
+    /// The pools of groves that are gone, as far as handles of their outputs are left.
+    retired: Vec<Retired<D>>,
     /// How many groves there have been.
     serial: u64,
     is_shut_down: bool,
+}
+
+/// Functions are registered without the engine's lock, so that a running function can do it too.
+struct Registry<D: Device> {
+    /// How many there have been.
+    count: usize,
+    /// Those that the engine has not seen yet.
+    waiting: Vec<Registered<D>>,
 }
 
 struct Registered<D: Device> {
@@ -142,6 +162,7 @@ pub(crate) struct Shared<D: Device> {
     /// Memory outside of every recording: of plain runs, and of what is copied out.
     plain: Pool<D>,
     options: EngineBuilder,
+    registry: Mutex<Registry<D>>,
     /// Tokens that were dropped. A drop only notes itself: it may happen anywhere, in the middle of a call too.
     discarded: Mutex<Vec<(u64, TokenId)>>,
     /// Whether there may be any.
@@ -187,9 +208,6 @@ impl<D: Device> Engine<D> {
     }
 
     /// Registers a function that is not like all others.
-    ///
-    /// # Panics
-    /// Never but inside of a call of the same engine, where nothing can be registered.
     pub fn function_with(
         &self,
         name: impl Into<Arc<str>>,
@@ -199,10 +217,11 @@ impl<D: Device> Engine<D> {
         let body: Arc<Body<D>> = Arc::new(body);
         let mode = options.mode.unwrap_or(self.0.options.mode);
         let data = Arc::new(FunctionData { name: name.into(), body, options });
-        let state = self.0.state.lock();
-        let mut state = state.borrow_mut();
-        state.functions.push(Registered { data, mode, place: None });
-        Function { engine: Arc::clone(&self.0), index: state.functions.len() - 1 }
+        let mut registry = self.0.registry.lock();
+        registry.waiting.push(Registered { data, mode, place: None });
+        let index = registry.count;
+        registry.count += 1;
+        Function { engine: Arc::clone(&self.0), index }
     }
 
     /// The device.
@@ -279,7 +298,10 @@ impl<D: Device> Engine<D> {
     pub fn reset(&self) -> Result<()> {
         self.0.with("reset", |state| {
             self.0.device.synchronize()?;
-            state.groves.clear();
+            state.retired.retain(Retired::is_needed);
+            let groves = std::mem::take(&mut state.groves);
+            state.retired.extend(groves.into_iter().map(Grove::retire).filter(Retired::is_needed));
+            state.last = None;
             for function in &mut state.functions {
                 function.place = None;
             }
@@ -379,13 +401,22 @@ impl<D: Device> Shared<D> {
         if state.is_shut_down {
             return Err(Error::ShutDown);
         }
+        if function >= state.functions.len() {
+            state.functions.append(&mut self.registry.lock().waiting);
+        }
         let Some(registered) = state.functions.get_mut(function) else { return Err(Error::ShutDown) };
-        let (grove, id) = match registered.place {
+        let (at, id) = match registered.place {
             Some(place) => place,
             None => self.place(registered, &mut state.groves, &mut state.serial)?,
         };
         self.apply_discarded(&mut state.groves);
-        let Some(grove) = state.groves.get_mut(grove) else { return Err(Error::ShutDown) };
+        if !state.retired.is_empty() {
+            self.settle_retired(&mut state.retired)?;
+        }
+        if state.last != Some(at) {
+            Self::order(&mut state.groves, state.last, at)?;
+        }
+        let Some(grove) = state.groves.get_mut(at) else { return Err(Error::ShutDown) };
         let kind = match kind {
             // The forward ran in another pool, which needs nothing any more for it.
             CallKind::Backward(token) if of != Some(grove.serial()) => {
@@ -408,7 +439,20 @@ impl<D: Device> Shared<D> {
         if registered.mode == Mode::OnePool {
             grove.begin_step();
         }
-        Ok((grove.call(&request, args)?, grove.serial()))
+        let done = grove.call(&request, args)?;
+        state.last = Some(at);
+        Ok((done, grove.serial()))
+    }
+
+    /// Orders the next work of one grove behind the last of another: calls see what the calls before them have left, whatever their
+    /// streams and pools. A grove sees to that itself among its own calls.
+    #[cold]
+    fn order(groves: &mut [Grove<D>], last: Option<usize>, next: usize) -> Result<()> {
+        let stream = last.and_then(|last| groves.get(last)?.last_stream());
+        match (stream, groves.get_mut(next)) {
+            (Some(stream), Some(next)) => next.wait_for(&stream),
+            _ => Ok(()),
+        }
     }
 
     /// Finds the grove of a function that is called for the first time.
@@ -454,6 +498,21 @@ impl<D: Device> Shared<D> {
         };
         registered.place = Some((at, id));
         Ok((at, id))
+    }
+
+    /// Lets go of retired pools that nobody needs, once work that was given their memory is over: the drop of a handle waits for
+    /// nothing, and the memory must not go with it.
+    #[cold]
+    fn settle_retired(&self, retired: &mut Vec<Retired<D>>) -> Result<()> {
+        if retired.iter().all(Retired::is_needed) {
+            return Ok(());
+        }
+        // Handles may die while this waits, after work that it does not wait for.
+        let needed: Vec<bool> = retired.iter().map(Retired::is_needed).collect();
+        self.device.synchronize()?;
+        let mut needed = needed.into_iter();
+        retired.retain(|_| needed.next().unwrap_or(true));
+        Ok(())
     }
 
     #[inline]

@@ -1,15 +1,18 @@
 //! Recording a call, and running the recording for the first time.
 
-use graphgrove_device::Device;
-use graphgrove_pool::pool::Owner;
+use graphgrove_device::{Device, DeviceError, DevicePtr};
+use graphgrove_pool::pool::{Owner, Request as Ask, Session};
+use graphgrove_pool::ranges::BlockId;
 use graphgrove_replay::{Call, Costs, NodeKey, Recorder, Recording, Replayed, Route, StagePlan, Staged};
-use graphgrove_storage::{InputPlan, SlotIndex, Step, Tensor};
-use graphgrove_tree::{Expected, NodeId, RecordPlan, Role};
+use graphgrove_storage::{
+    InputIndex, InputPlan, InputRole, Layout, SlotIndex, SlotValue, Step, Storage, StorageId, Tensor, Watch,
+};
+use graphgrove_tree::{Expected, NodeId, RecordPlan, Role, Source};
 
 use crate::captured::{Made, Seen};
 use crate::describe::{ALIGNMENT, Described};
-use crate::grove::{Done, Grove, Held, Request, inputs_of, lives};
-use crate::memory::{Memory, names};
+use crate::grove::{Done, Grove, Held, NO_STORAGE_CACHE, Request, inputs_of, lives};
+use crate::memory::{Memory, names, plain};
 use crate::{Arg, Error, Layers, Result};
 
 /// A recording that has run once.
@@ -18,6 +21,16 @@ struct Recorded<D: Device> {
     replayed: Replayed,
     held: Held<D>,
     outputs: Vec<graphgrove_tree::Output>,
+}
+
+/// A managed input whose last handle a recording has let go of.
+struct GivenUp {
+    at: usize,
+    value: SlotValue,
+    base: DevicePtr,
+    bytes: u64,
+    layout: Layout,
+    offset: u64,
 }
 
 impl<D: Device> Grove<D> {
@@ -40,16 +53,17 @@ impl<D: Device> Grove<D> {
         if let Some(end) = end {
             self.end_path(request, args, &end)?;
         }
-        let mut gone = false;
-        let recorded = self
-            .restore(parent)
-            .and_then(|()| self.capture(request, args, parent, &roles, described.key, &mut gone));
+        let recorded =
+            self.restore(parent).and_then(|()| self.capture(request, args, parent, &roles, described));
         let recorded = match recorded {
             Ok(recorded) => recorded,
             Err(error) => {
                 self.tree.recording_failed(recording);
                 self.stats.failures += 1;
-                return self.after_failure(request, args, described, error, gone);
+                if !may_run_plainly(&error) {
+                    return Err(error);
+                }
+                return self.run_plainly(request, args, described, Some(error.to_string()));
             }
         };
         let Recorded { key, replayed, mut held, outputs } = recorded;
@@ -71,51 +85,57 @@ impl<D: Device> Grove<D> {
         tensor.storage().slot_value().is_ok_and(|value| value.is_some_and(|value| self.is_on_path(&value)))
     }
 
-    fn after_failure(
-        &mut self,
-        request: &Request<'_, D>,
-        args: &mut [Arg<'_, D>],
-        described: &Described,
-        error: Error,
-        gone: bool,
-    ) -> Result<Done> {
-        // What the function itself says is the caller's, and so is a device that is broken.
-        let can_run_plainly = match &error {
-            Error::Device(device) => matches!(
-                device,
-                graphgrove_device::DeviceError::Capture { .. }
-                    | graphgrove_device::DeviceError::MemoryNodes { .. }
-            ),
-            Error::Replay(_) | Error::Survivors { .. } | Error::Skipped { .. } => true,
-            Error::Pool(_) => true,
-            _ => false,
-        };
-        if !can_run_plainly {
-            return Err(error);
-        }
-        if gone {
-            let function = request.data.name.to_string();
-            return Err(Error::InputsGone { function, cause: error.to_string() });
-        }
-        self.run_plainly(request, args, described, Some(error.to_string()))
-    }
-
-    /// Captures the call, makes it a node of the replayer and launches it.
+    /// Captures the call, makes it a node of the replayer and launches it. If the call may run plainly instead, it has all its inputs
+    /// again.
     fn capture(
         &mut self,
         request: &Request<'_, D>,
         args: &mut [Arg<'_, D>],
         parent: Option<NodeId>,
         roles: &[Expected],
-        key: u64,
-        gone: &mut bool,
+        described: &Described,
+    ) -> Result<Recorded<D>> {
+        self.replayer.enter(&self.stream)?;
+        let key = (request.function, described.key);
+        let memory_plan = self.known.get(&key).and_then(|known| known.plan.as_ref());
+        let memory_plan = memory_plan.filter(|_| self.options.plan_memory);
+        let mut session = Some(self.pool.recording(&self.stream, memory_plan)?);
+        let mut given_up = Vec::new();
+        let recorded = self.capture_in(&mut session, request, args, parent, roles, described, &mut given_up);
+        match recorded {
+            // Nothing has run yet, and until the session ends nothing else gets the memory.
+            Err(error) if may_run_plainly(&error) => match self.bring_back(args, &given_up) {
+                Ok(()) => Err(error),
+                Err(_) => Err(Error::InputsGone {
+                    function: request.data.name.to_string(),
+                    cause: error.to_string(),
+                }),
+            },
+            other => other,
+        }
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the parts of one call, which only this function wants together"
+    )]
+    fn capture_in(
+        &mut self,
+        open: &mut Option<Session<D>>,
+        request: &Request<'_, D>,
+        args: &mut [Arg<'_, D>],
+        parent: Option<NodeId>,
+        roles: &[Expected],
+        described: &Described,
+        given_up: &mut Vec<GivenUp>,
     ) -> Result<Recorded<D>> {
         let parent_key = parent.and_then(|parent| self.nodes.get(parent)?.key);
         let depth =
             parent.and_then(|parent| self.tree.node(parent)).map_or(0, |node| node.depth() as usize + 1);
         let dead_before = self.replayer.dead(depth);
         let step = Step::new(self.tree.step().get());
-        let known = self.known.get(&(request.function, key)).cloned().unwrap_or_default();
+        let known = self.known.get(&(request.function, described.key)).cloned().unwrap_or_default();
+        let Some(session) = open.as_ref() else { return Err(Error::ShutDown) };
 
         let plan = self.input_plan(request, args, roles)?;
         let params = request.params.map(graphgrove_replay::ParamSet::tensors).unwrap_or_default();
@@ -123,8 +143,17 @@ impl<D: Device> Grove<D> {
             args.iter().map(Arg::tensor).chain(params.iter().map(Some)).collect();
         let costs = Costs::default();
         let may_patch = self.options.layers.contains(Layers::FAST_REPLAY);
+        let lent = in_place_storages(&plan, &tensors)?;
+        // One that lies in the memory of an input in place must be another storage in the recording, or nobody could tell which of
+        // the two an output is an alias of.
+        let is_lent = |input: &InputIndex| {
+            let tensor = tensors.get(input.get() as usize).copied().flatten();
+            tensor.is_some_and(|tensor| {
+                tensor.storage().id().is_ok_and(|id| id.is_some_and(|id| lent.contains(&id)))
+            })
+        };
         let choose = |staged: Staged<'_>| match staged.inputs {
-            [input] if may_patch => costs.choose(staged.bytes, known.uses.nodes(*input)),
+            [input] if may_patch && !is_lent(input) => costs.choose(staged.bytes, known.uses.nodes(*input)),
             _ => Route::Copied,
         };
         let stage = StagePlan::new(&plan, &tensors, choose)?;
@@ -132,11 +161,8 @@ impl<D: Device> Grove<D> {
         let call = Call { params: request.params, inputs: &inputs, stream: request.stream, step };
         let expected = self.replayer.expect(&plan, &call, &stage)?;
 
-        self.replayer.enter(&self.stream)?;
         let (device, stream) = (self.device.clone(), self.stream.clone());
-        let memory_plan = known.plan.as_ref().filter(|_| self.options.plan_memory);
-        let session = self.pool.recording(&stream, memory_plan)?;
-        let mut memory = Memory::Session { session: &session, dying: Vec::new() };
+        let mut memory = Memory::Session { session, dying: Vec::new() };
         let allocate = |bytes| memory.allocate(bytes, Owner::Staging, "staged input");
         let mut recorder =
             Recorder::begin(&*device, &stream, self.options.method, stage, &tensors, allocate)?;
@@ -147,19 +173,21 @@ impl<D: Device> Grove<D> {
         let hosts: Vec<Option<D::HostBuffer>> = args.iter().map(host_of).collect();
         drop((inputs, tensors));
         if self.options.layers.contains(Layers::DEALLOC_ON_RECORD) {
-            let dying = self.give_up(args, roles)?;
-            *gone = !dying.is_empty();
-            memory = Memory::Session { session: &session, dying };
+            let dying = self.give_up(args, roles, described, given_up)?;
+            memory = Memory::Session { session, dying };
         }
         let hosts: Vec<Option<&D::HostBuffer>> = hosts.iter().map(Option::as_ref).collect();
-        let (recorder, returned, saves) = Self::run_body(request, recorder, memory, &values, &hosts)?;
+        let (mut recorder, returned, saves) = Self::run_body(request, recorder, memory, &values, &hosts)?;
+        let made = self.made(&plan, &seen, returned, saves, depth)?.without_buffers(args, request);
+        recorder.bring_back()?;
+        session.settle();
         let captured = recorder.finish()?;
-        let made = self.made(&plan, &seen, returned, saves, depth)?;
-        Self::refuse_survivors(request, &session, &made)?;
+        Self::refuse_survivors(request, session, &made)?;
         if !self.allows(&made) {
-            let reason = "its outputs share memory, and the engine has no storage cache".to_owned();
+            let reason = NO_STORAGE_CACHE.to_owned();
             return Err(Error::Skipped { function: request.data.name.to_string(), reason });
         }
+        let Some(session) = open.take() else { return Err(Error::ShutDown) };
         let finished = session.finish_keeping(Vec::new())?;
         let mutates = request.data.options.mutates_params || !request.data.options.mutates.is_empty();
         let recording = Recording::new(request.data.name.clone(), captured)
@@ -171,7 +199,7 @@ impl<D: Device> Grove<D> {
             .constants(made.constants())
             .mutates_in_place(mutates);
         let node = self.replayer.add(recording)?;
-        let outputs = made.for_tree(&plan);
+        let outputs = made.for_tree(&plan, args.len());
         let inputs = inputs_of(args);
         let call = Call { params: request.params, inputs: &inputs, stream: request.stream, step };
         let launched = self.replayer.launch_recorded(node, &call, &made.recorded());
@@ -209,28 +237,81 @@ impl<D: Device> Grove<D> {
         Ok(InputPlan::new(&specs, ALIGNMENT, |value| values.contains(&value))?)
     }
 
-    /// Lets go of the handles of managed inputs that the call gives up. Their blocks are given back when the function has
-    /// dropped them too.
+    /// Lets go of the last handles of managed inputs. Their blocks are given back when the function has dropped them too.
     fn give_up(
         &self,
         args: &mut [Arg<'_, D>],
         roles: &[Expected],
-    ) -> Result<Vec<(graphgrove_storage::Watch, graphgrove_pool::ranges::BlockId)>> {
+        described: &Described,
+        given_up: &mut Vec<GivenUp>,
+    ) -> Result<Vec<(Watch, BlockId)>> {
         let mut dying = Vec::new();
-        for (arg, expected) in args.iter_mut().zip(roles) {
+        for (at, arg) in args.iter_mut().enumerate() {
+            let is_managed =
+                roles.get(at).is_some_and(|expected| matches!(expected.role, Role::Managed { .. }));
+            let source = described.inputs.get(at).map(|input| input.source);
+            let is_last = matches!(source, Some(Source::Managed { given_up: true, .. }));
             let Arg::Given(tensor) = arg else { continue };
-            if !matches!(expected.role, Role::Managed { .. }) {
+            let Some(value) = tensor.storage().slot_value()?.filter(|_| is_managed && is_last) else {
                 continue;
-            }
-            let Some(value) = tensor.storage().slot_value()? else { continue };
+            };
             let held = self.by_slab.get(&value.slab).and_then(|node| self.nodes.get(*node));
             let block = held.and_then(|held| held.blocks.iter().find(|(slot, _)| *slot == value.slot));
             if let (Some(watch), Some((_, block))) = (tensor.storage().watch(), block) {
+                let (base, bytes) = (tensor.storage().base()?, tensor.storage().bytes()?);
+                let (layout, offset) = (tensor.layout().clone(), tensor.offset_bytes());
+                given_up.push(GivenUp { at, value, base, bytes, layout, offset });
                 dying.push((watch, *block));
                 *arg = Arg::Value(0);
             }
         }
         Ok(dying)
+    }
+
+    /// Gives inputs back to a call that has not run, as copies: nobody else had a handle of them.
+    fn bring_back(&mut self, args: &mut [Arg<'_, D>], given_up: &[GivenUp]) -> Result<()> {
+        let mut copies: Vec<(SlotValue, Storage)> = Vec::new();
+        for input in given_up {
+            let known = copies.iter().find(|(value, _)| *value == input.value);
+            let storage = match known {
+                Some((_, storage)) => storage.clone(),
+                None => {
+                    let ask =
+                        Ask::bytes(input.bytes).owner(Owner::Output).label("input of a failed recording");
+                    let storage = plain(&self.plain, ask)?;
+                    self.device.copy(&self.stream, storage.base()?, input.base, input.bytes)?;
+                    copies.push((input.value, storage.clone()));
+                    storage
+                }
+            };
+            if let Some(arg) = args.get_mut(input.at) {
+                *arg = Arg::Given(Tensor::new(storage, input.layout.clone(), input.offset)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The storages of inputs that are used where they are.
+fn in_place_storages(plan: &InputPlan, tensors: &[Option<&Tensor>]) -> Result<Vec<StorageId>> {
+    let mut storages = Vec::new();
+    for ((_, role), tensor) in plan.roles().zip(tensors) {
+        if let (InputRole::Parameter { .. } | InputRole::Managed { .. }, Some(tensor)) = (role, tensor) {
+            storages.extend(tensor.storage().id()?);
+        }
+    }
+    Ok(storages)
+}
+
+/// Whether a call whose recording has failed with this may run plainly instead. What the function itself says is the caller's, and
+/// so is a device that is broken.
+fn may_run_plainly(error: &Error) -> bool {
+    match error {
+        Error::Device(device) => {
+            matches!(device, DeviceError::Capture { .. } | DeviceError::MemoryNodes { .. })
+        }
+        Error::Replay(_) | Error::Survivors { .. } | Error::Skipped { .. } | Error::Pool(_) => true,
+        _ => false,
     }
 }
 
