@@ -100,9 +100,8 @@ fn elements(layout: &Layout) -> impl Iterator<Item = u64> {
         layout.shape().iter().copied().zip(layout.strides().iter().copied()).rev().collect();
     let count = layout.elements();
     (0..count).map(move |number| {
-        let place = |(rest, at): (u64, u64), &(size, stride): &(u64, u64)| {
-            (rest / size, at + rest % size * stride)
-        };
+        let place =
+            |(rest, at): (u64, u64), &(size, stride): &(u64, u64)| (rest / size, at + rest % size * stride);
         dims.iter().fold((number, 0), place).1
     })
 }

@@ -27,6 +27,7 @@ pub use engine::{Engine, EngineBuilder};
 pub use error::{Error, Result};
 pub use function::{Calling, Function, FunctionOptions};
 pub use graphgrove_device::{Args, Device, LaunchDims};
+pub use graphgrove_pool::pool::{Growth, PoolConfig, PoolStats};
 pub use graphgrove_replay::ParamSet;
 pub use graphgrove_storage::{DType, Element, Layout, Storage, Tensor};
 pub use graphgrove_tree::{Limits, OldOutput};
