@@ -116,13 +116,15 @@ fn run_one(
         .with_style(ProgressStyle::with_template("{prefix:16} {wide_bar} {pos:>3}/{len} epochs  {msg}")?)
         .with_prefix(setup.name());
     let training = Training::new(&engine, arguments.seed)?;
-    let (values, times) = training.run(wines, arguments.epochs, arguments.seed, |loss| {
+    let trained = training.run(wines, arguments.epochs, arguments.seed, |loss| {
         bar.set_message(format!("loss {loss:.4}"));
         bar.inc(1);
-    })?;
+    });
     bar.finish();
-    // The device has looked for races and for memory that was read after its end; a finding is an error.
+    // The device looks for races and for memory that is read before its birth or after its end. A finding says more than the
+    // fault that it may have led to.
     device.verdict()?;
+    let (values, times) = trained?;
     let stats = engine.stats()?;
     if arguments.explain {
         eprintln!("{}:", setup.name());
