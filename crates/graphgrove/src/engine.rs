@@ -11,7 +11,7 @@ use graphgrove_tree::{CallKind, FunctionId, Limits, OldOutput, PendingRule, Toke
 use parking_lot::{Mutex, ReentrantMutex};
 
 use crate::function::{Body, FunctionData};
-use crate::grove::{Done, Grove, GroveOptions, Request};
+use crate::grove::{Done, Grove, GroveOptions, Request, Retired};
 use crate::outputs::Saved;
 use crate::reasons::Reasons;
 use crate::{
@@ -106,7 +106,7 @@ impl EngineBuilder {
         }
         let stream = device.create_stream()?;
         let plain = Pool::new(Arc::clone(&device), &stream, self.pool)?;
-        let state = State { functions: Vec::new(), groves: Vec::new(), serial: 0, is_shut_down: false };
+        let state = State { functions: Vec::new(), groves: Vec::new(), last: None, retired: Vec::new(), serial: 0, is_shut_down: false };
         Ok(Engine(Arc::new(Shared {
             device,
             stream,
@@ -122,6 +122,10 @@ pub(crate) struct State<D: Device> {
     functions: Vec<Registered<D>>,
     /// The first is that of all trees, if there is one yet.
     groves: Vec<Grove<D>>,
+    /// The one that ran the last call.
+    last: Option<usize>,
+    /// The pools of groves that are gone, as far as handles of their outputs are left.
+    retired: Vec<Retired<D>>,
     /// How many groves there have been.
     serial: u64,
     is_shut_down: bool,
@@ -275,7 +279,10 @@ impl<D: Device> Engine<D> {
     pub fn reset(&self) -> Result<()> {
         self.0.with("reset", |state| {
             self.0.device.synchronize()?;
-            state.groves.clear();
+            state.retired.retain(Retired::is_needed);
+            let groves = std::mem::take(&mut state.groves);
+            state.retired.extend(groves.into_iter().map(Grove::retire).filter(Retired::is_needed));
+            state.last = None;
             for function in &mut state.functions {
                 function.place = None;
             }
@@ -375,12 +382,18 @@ impl<D: Device> Shared<D> {
             return Err(Error::ShutDown);
         }
         let Some(registered) = state.functions.get_mut(function) else { return Err(Error::ShutDown) };
-        let (grove, id) = match registered.place {
+        let (at, id) = match registered.place {
             Some(place) => place,
             None => self.place(registered, &mut state.groves, &mut state.serial)?,
         };
         self.apply_discarded(&mut state.groves);
-        let Some(grove) = state.groves.get_mut(grove) else { return Err(Error::ShutDown) };
+        if !state.retired.is_empty() {
+            self.settle_retired(&mut state.retired)?;
+        }
+        if state.last != Some(at) {
+            Self::order(&mut state.groves, state.last, at)?;
+        }
+        let Some(grove) = state.groves.get_mut(at) else { return Err(Error::ShutDown) };
         let kind = match kind {
             // The forward ran in another pool, which needs nothing any more for it.
             CallKind::Backward(token) if of != Some(grove.serial()) => {
@@ -401,7 +414,20 @@ impl<D: Device> Shared<D> {
         if registered.mode == Mode::OnePool {
             grove.begin_step();
         }
-        Ok((grove.call(&request, args)?, grove.serial()))
+        let done = grove.call(&request, args)?;
+        state.last = Some(at);
+        Ok((done, grove.serial()))
+    }
+
+    /// Orders the next work of one grove behind the last of another: calls see what the calls before them have left, whatever their
+    /// streams and pools. A grove sees to that itself among its own calls.
+    #[cold]
+    fn order(groves: &mut [Grove<D>], last: Option<usize>, next: usize) -> Result<()> {
+        let stream = last.and_then(|last| groves.get(last)?.last_stream());
+        match (stream, groves.get_mut(next)) {
+            (Some(stream), Some(next)) => next.wait_for(&stream),
+            _ => Ok(()),
+        }
     }
 
     /// Finds the grove of a function that is called for the first time.
@@ -447,6 +473,21 @@ impl<D: Device> Shared<D> {
         };
         registered.place = Some((at, id));
         Ok((at, id))
+    }
+
+    /// Lets go of retired pools that nobody needs, once work that was given their memory is over: the drop of a handle waits for
+    /// nothing, and the memory must not go with it.
+    #[cold]
+    fn settle_retired(&self, retired: &mut Vec<Retired<D>>) -> Result<()> {
+        if retired.iter().all(Retired::is_needed) {
+            return Ok(());
+        }
+        // Handles may die while this waits, after work that it does not wait for.
+        let needed: Vec<bool> = retired.iter().map(Retired::is_needed).collect();
+        self.device.synchronize()?;
+        let mut needed = needed.into_iter();
+        retired.retain(|_| needed.next().unwrap_or(true));
+        Ok(())
     }
 
     #[inline]

@@ -77,7 +77,12 @@ pub(crate) struct Held<D: Device> {
 pub(crate) struct Known {
     pub(crate) plan: Option<Arc<Plan>>,
     pub(crate) uses: Uses,
+    /// Whether its outputs share memory in a way for which the engine lacks a layer, so that it is not recorded.
+    pub(crate) is_refused: bool,
 }
+
+/// Why a function is not recorded that hands out shared memory.
+pub(crate) const NO_STORAGE_CACHE: &str = "its outputs share memory, and the engine has no storage cache";
 
 pub(crate) struct Grove<D: Device> {
     pub(crate) device: Arc<D>,
@@ -99,6 +104,19 @@ pub(crate) struct Grove<D: Device> {
     pub(crate) empty: Checkpoint<D>,
     pub(crate) plain: Pool<D>,
     pub(crate) pool: Pool<D>,
+}
+
+/// The memory of a grove that is gone, under handles that are not.
+pub(crate) struct Retired<D: Device> {
+    ledger: Arc<Ledger>,
+    _pool: Pool<D>,
+}
+
+impl<D: Device> Retired<D> {
+    /// Whether a handle is left.
+    pub(crate) fn is_needed(&self) -> bool {
+        !self.ledger.all_dead()
+    }
 }
 
 /// Which slots are live, as the tree asks.
@@ -163,6 +181,11 @@ impl<D: Device> Grove<D> {
         })
     }
 
+    /// Forgets everything but the memory.
+    pub(crate) fn retire(self) -> Retired<D> {
+        Retired { ledger: self.ledger, _pool: self.pool }
+    }
+
     pub(crate) fn is_shared(&self) -> bool {
         self.options.is_shared
     }
@@ -174,6 +197,16 @@ impl<D: Device> Grove<D> {
     pub(crate) fn add_function(&mut self, data: &FunctionData<D>) -> FunctionId {
         let spec = FunctionSpec::new(&*data.name).at_new_step(data.options.old_outputs);
         self.tree.add_function(if data.options.mutates_params { spec.mutates_params() } else { spec })
+    }
+
+    /// The stream of its last work.
+    pub(crate) fn last_stream(&self) -> Option<D::Stream> {
+        self.replayer.last_stream().cloned()
+    }
+
+    /// Orders its next work behind what a stream was given so far.
+    pub(crate) fn wait_for(&mut self, stream: &D::Stream) -> Result<()> {
+        Ok(self.replayer.used_on(stream)?)
     }
 
     pub(crate) fn begin_step(&mut self) {
@@ -266,6 +299,10 @@ impl<D: Device> Grove<D> {
             let why = conflict.to_string();
             return self.run_plainly(request, args, &described, Some(why));
         }
+        // That is known from a warm-up: there its outputs could be handed out, and its effects had happened.
+        if self.known.get(&(request.function, described.key)).is_some_and(|known| known.is_refused) {
+            return self.run_plainly(request, args, &described, Some(NO_STORAGE_CACHE.to_owned()));
+        }
         let addresses = described.addresses.clone();
         let inputs = described.inputs.clone();
         let call = graphgrove_tree::Call {
@@ -338,7 +375,10 @@ impl<D: Device> Grove<D> {
     }
 
     /// Brings the pool to the state in which work below `parent` starts: what is live on the path, and nothing else.
+    ///
+    /// What that frees may still be in use by launches on other streams, so the pool's own stream is ordered behind them first.
     pub(crate) fn restore(&mut self, parent: Option<NodeId>) -> Result<()> {
+        self.replayer.enter(&self.stream)?;
         match parent.and_then(|parent| self.nodes.get(parent)) {
             None => self.pool.restore(&self.empty, Live::AsRecorded)?,
             Some(held) => self.pool.restore(&held.checkpoint, Live::Except(&self.dead_blocks()))?,

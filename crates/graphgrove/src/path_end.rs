@@ -65,13 +65,13 @@ impl<D: Device> Grove<D> {
             let Some(arg) = args.get_mut(input.get() as usize) else { continue };
             let Some(tensor) = arg.tensor() else { continue };
             let Some(value) = tensor.storage().slot_value()? else { continue };
-            let is_kept = matches!(arg, Arg::Kept(_));
             let is_copied_out = end.slots.iter().any(|old| {
                 old.fate != Fate::Invalidate
                     && self.by_slab.get(&value.slab) == Some(&old.value.slot.node)
                     && old.value.slot.index.get() == value.slot.get()
             });
-            if is_kept && is_copied_out {
+            // Its handles read the copy, and so do those that others have: what the call writes to it is seen by all.
+            if is_copied_out {
                 continue;
             }
             let storage = match copies.get(&value) {

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::captured::{Made, Seen};
 use crate::describe::{ALIGNMENT, Described};
-use crate::grove::{Done, Grove, Held, Request, lives};
+use crate::grove::{Done, Grove, Held, NO_STORAGE_CACHE, Request, lives};
 use crate::memory::{Memory, names};
 use crate::{Arg, Error, Layers, Result};
 
@@ -156,11 +156,12 @@ impl<D: Device> Grove<D> {
         }
         let hosts: Vec<Option<&D::HostBuffer>> = hosts.iter().map(Option::as_ref).collect();
         let (recorder, returned, saves) = Self::run_body(request, recorder, memory, &values, &hosts)?;
+        let made = self.made(&plan, &seen, returned, saves, depth)?.without_buffers(args, request);
+        session.settle();
         let captured = recorder.finish()?;
-        let made = self.made(&plan, &seen, returned, saves, depth)?;
         Self::refuse_survivors(request, &session, &made)?;
         if !self.allows(&made) {
-            let reason = "its outputs share memory, and the engine has no storage cache".to_owned();
+            let reason = NO_STORAGE_CACHE.to_owned();
             return Err(Error::Skipped { function: request.data.name.to_string(), reason });
         }
         let finished = session.finish_keeping(Vec::new())?;

@@ -98,13 +98,9 @@ impl<D: Device> Grove<D> {
         let values = Self::values(args);
         let hosts: Vec<Option<&D::HostBuffer>> = args.iter().map(host_of).collect();
         let (recorder, returned, saves) = Self::run_body(request, recorder, memory, &values, &hosts)?;
+        let made = self.made(&plan, &seen, returned, saves, depth)?.without_buffers(args, request);
         let uses = recorder.rehearsed()?;
-        let made = self.made(&plan, &seen, returned, saves, depth)?;
         Self::refuse_survivors(request, &session, &made)?;
-        if !self.allows(&made) {
-            let reason = "its outputs share memory, and the engine has no storage cache".to_owned();
-            return Err(Error::Skipped { function: request.data.name.to_string(), reason });
-        }
         let mut slab = Slab::new(&self.ledger, request.data.name.clone(), 0, made.planned.clone())?;
         let step = Step::new(self.tree.step().get());
         let source = |output, class| Self::source(&made, args, request, output, class);
@@ -113,7 +109,8 @@ impl<D: Device> Grove<D> {
         let finished = session.finish_keeping(Vec::new())?;
         self.bridge(&stream, request.stream)?;
         let memory_plan = if self.options.plan_memory { self.pool.plan(&finished.demand).ok() } else { None };
-        self.known.insert((request.function, key), Known { plan: memory_plan, uses });
+        let is_refused = !self.allows(&made);
+        self.known.insert((request.function, key), Known { plan: memory_plan, uses, is_refused });
         let outputs = made.for_tree(&plan);
         let held = Held {
             key: None,

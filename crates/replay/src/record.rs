@@ -67,7 +67,8 @@ impl<'d, D: Device> Recorder<'d, D> {
     /// Begins the capture and stages the inputs.
     ///
     /// `inputs` are the inputs for which `plan` was made. `allocate` is asked for the [buffers](StagePlan::buffers) of what is copied
-    /// once the capture is open, so that a pool sees them as memory of the recording. With [`Method::Reference`] nothing of the staging becomes part of the graph.
+    /// once the capture is open, so that a pool sees them as memory of the recording. With [`Method::Reference`] nothing of the staging
+    /// becomes part of the graph, and so it is asked before the capture begins.
     ///
     /// # Errors
     /// [`Error::InputCount`], [`Error::StagingBuffer`], [`Error::Storage`] for a stale input, [`Error::Device`]. No capture is open
@@ -109,8 +110,10 @@ impl<'d, D: Device> Recorder<'d, D> {
         if plan.inputs != inputs.len() {
             return Err(Error::InputCount { planned: plan.inputs, given: inputs.len() }.into());
         }
-        let capture = captures.then(|| CaptureGuard::begin(device, stream, CaptureMode::ThreadLocal));
-        let capture = capture.transpose().map_err(Error::from)?;
+        let begin = || CaptureGuard::begin(device, stream, CaptureMode::ThreadLocal).map_err(Error::from);
+        // The reference path writes to its buffers before each launch, so they must be in use before the graph begins.
+        let is_staged_before = method == Method::Reference;
+        let mut capture = (captures && !is_staged_before).then(begin).transpose()?;
         let mut passed: Vec<Option<Tensor>> = inputs.iter().map(|tensor| tensor.cloned()).collect();
         let mut written = vec![DevicePtr::NULL; inputs.len()];
         let mut watched = Vec::new();
@@ -129,6 +132,9 @@ impl<'d, D: Device> Recorder<'d, D> {
             }
         }
         let buffers = place(&plan, inputs, allocate, &mut passed)?;
+        if captures && is_staged_before {
+            capture = Some(begin()?);
+        }
         if !captures {
             let copied = plan.copied().zip(&buffers).map(|(group, (buffer, _))| Watched {
                 input: group.leader(),
@@ -266,10 +272,13 @@ impl<'d, D: Device> Recorder<'d, D> {
                 *slot = Some(route);
             }
         }
+        let placed = self.plan.copied().zip(&self.buffers).filter(|_| self.method == Method::Reference);
+        let buffers = placed.map(|(group, (at, _))| (*at, group.buffer_bytes())).collect();
         let alignment = self.plan.alignment;
         let groups = self.plan.groups.iter().map(|group| staged_group(group, alignment, &self.written));
         let staging = Staging::new(self.written.clone(), groups.collect(), self.tables, backs, sites)
-            .with_hosts(self.hosts, self.uploads);
+            .with_hosts(self.hosts, self.uploads)
+            .with_buffers(buffers);
         Ok(Captured { exec, staging, method: self.method, routes })
     }
 
@@ -304,7 +313,8 @@ impl<'d, D: Device> Recorder<'d, D> {
                 }
                 Method::Reference => None,
             };
-            self.tables.push(Table { node, rows: part.iter().map(|(row, ..)| *row).collect(), to, sources });
+            let rows = part.iter().map(|(row, ..)| *row).collect();
+            self.tables.push(Table { node, rows, to, sources });
         }
         Ok(())
     }

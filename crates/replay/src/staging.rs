@@ -1,6 +1,6 @@
 //! How the addresses of a call's staged inputs get into an exec.
 
-use graphgrove_device::{Device, DeviceError, DevicePtr, GatherRow, HostMemory, NodeId};
+use graphgrove_device::{Annotation, Device, DeviceError, DevicePtr, GatherRow, HostMemory, NodeId};
 
 use crate::check::StagedCheck;
 use crate::journal::Site;
@@ -17,6 +17,9 @@ pub(crate) struct Staging<D: Device> {
     pub(crate) groups: Box<[StagedGroup]>,
     /// The gather nodes, or the copies of each call where the graph has none.
     tables: Box<[Table]>,
+    /// Where inputs are copied to before each launch, with the bytes there. The graph gives them back, so each call takes them into
+    /// use again.
+    buffers: Box<[(DevicePtr, u64)]>,
     /// The copies that bring written inputs back.
     backs: Box<[CopyBack]>,
     /// The nodes in which addresses stand.
@@ -95,6 +98,7 @@ impl<D: Device> Staging<D> {
             checks: Box::default(),
             groups: groups.into(),
             tables: tables.into(),
+            buffers: Box::default(),
             backs: backs.into(),
             sites: sites.into(),
             hosts: Vec::new(),
@@ -111,6 +115,11 @@ impl<D: Device> Staging<D> {
     /// The same with host inputs.
     pub(crate) fn with_hosts(self, hosts: Vec<(u32, D::HostBuffer)>, uploads: Vec<UploadSite>) -> Self {
         Self { hosts, uploads, ..self }
+    }
+
+    /// The same with buffers that are written before each launch.
+    pub(crate) fn with_buffers(self, buffers: Vec<(DevicePtr, u64)>) -> Self {
+        Self { buffers: buffers.into(), ..self }
     }
 
     /// Whether a call brings other host memory than the exec reads.
@@ -219,6 +228,9 @@ impl<D: Device> Staging<D> {
 
     /// Copies staged inputs in, one at a time, where the graph does not.
     pub(crate) fn copy_in(&self, device: &D, call: &Call<'_, D>) -> Result<(), DeviceError> {
+        for &(at, bytes) in &self.buffers {
+            device.annotate(call.stream, Annotation::Acquired { at, bytes, label: "staged input" })?;
+        }
         for table in self.tables.iter().filter(|table| table.node.is_none()) {
             for (row, to) in table.rows.iter().zip(&table.to) {
                 device.copy(call.stream, to.to, address_of(call, row.input, row.offset), to.bytes)?;

@@ -1,0 +1,38 @@
+//! Random programs under every mode and every prefix of the layers.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use graphgrove_tests::program::Program;
+use graphgrove_tests::rig;
+use graphgrove_tests::setup::Setup;
+use graphgrove_tests::strategy::{cases, program};
+use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
+
+fn config(default: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases: cases(default),
+        failure_persistence: Some(Box::new(FileFailurePersistence::Direct("tests/oracle/programs.regressions"))),
+        max_shrink_iters: 20_000,
+        ..ProptestConfig::default()
+    }
+}
+
+/// What a run of a program has panicked with.
+fn failure(program: &Program, setup: Setup) -> Option<String> {
+    let panic = catch_unwind(AssertUnwindSafe(|| rig::check(program, setup))).err()?;
+    let text = panic.downcast_ref::<String>().cloned();
+    Some(text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default())
+}
+
+proptest! {
+    #![proptest_config(config(300))]
+
+    #[test]
+    fn every_readable_value_of_every_program_equals_the_oracles_under_every_setup(program in program()) {
+        for setup in Setup::all() {
+            let failure = failure(&program, setup);
+            prop_assert!(failure.is_none(), "{setup:?}: {}", failure.unwrap());
+        }
+    }
+}
