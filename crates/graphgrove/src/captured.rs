@@ -55,7 +55,11 @@ impl Made {
     /// The same, holding the caller's tensors in the place of the buffers in which they are staged. Those are not needed any more:
     /// held up to the end of the capture they would be memory of the pool for as long as the recording exists, given back
     /// behind a launch that may still use it.
-    pub(crate) fn without_buffers<D: Device>(mut self, args: &[Arg<'_, D>], request: &Request<'_, D>) -> Self {
+    pub(crate) fn without_buffers<D: Device>(
+        mut self,
+        args: &[Arg<'_, D>],
+        request: &Request<'_, D>,
+    ) -> Self {
         let planned = (0..).map(SlotIndex::new).zip(&self.planned);
         let staged: Vec<(SlotIndex, OutputClass)> = planned
             .filter(|(_, planned)| matches!(planned.class, OutputClass::StagedInput { .. }))

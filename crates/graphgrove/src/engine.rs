@@ -106,7 +106,14 @@ impl EngineBuilder {
         }
         let stream = device.create_stream()?;
         let plain = Pool::new(Arc::clone(&device), &stream, self.pool)?;
-        let state = State { functions: Vec::new(), groves: Vec::new(), last: None, retired: Vec::new(), serial: 0, is_shut_down: false };
+        let state = State {
+            functions: Vec::new(),
+            groves: Vec::new(),
+            last: None,
+            retired: Vec::new(),
+            serial: 0,
+            is_shut_down: false,
+        };
         Ok(Engine(Arc::new(Shared {
             device,
             stream,

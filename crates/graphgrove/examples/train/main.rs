@@ -32,7 +32,7 @@ use crate::wine::Wines;
 #[command(name = "train")]
 struct Arguments {
     /// How often all wines are gone through.
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     epochs: u32,
     /// The mode to run, along with the eager run that it is compared with. All of them by default.
     #[arg(long)]
