@@ -121,11 +121,6 @@ fn run_one(
         bar.inc(1);
     });
     bar.finish();
-    // The device looks for races and for memory that is read before its birth or after its end. A finding says more than the
-    // fault that it may have led to.
-    device.verdict()?;
-    let (values, times) = trained?;
-    let stats = engine.stats()?;
     if arguments.explain {
         eprintln!("{}:", setup.name());
         for reason in engine.reasons()? {
@@ -133,6 +128,11 @@ fn run_one(
         }
         eprint!("{}", engine.outline()?);
     }
+    // The device looks for races and for memory that is read before its birth or after its end. A finding says more than the
+    // fault that it may have led to.
+    device.verdict()?;
+    let (values, times) = trained?;
+    let stats = engine.stats()?;
     engine.shutdown()?;
     Ok((values, times, stats))
 }
