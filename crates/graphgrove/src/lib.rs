@@ -36,3 +36,16 @@ pub use layers::Layers;
 pub use mode::Mode;
 pub use outputs::{Backward, Outputs};
 pub use stats::{CallStats, EngineStats, Reason};
+
+/// The guide and the README at the top, whose examples are compiled and run along with those of the crate.
+#[cfg(doctest)]
+mod guide {
+    #[doc = include_str!("../../../README.md")]
+    struct Top;
+    #[doc = include_str!("../../../docs/guide/concepts.md")]
+    struct Concepts;
+    #[doc = include_str!("../../../docs/guide/how-to.md")]
+    struct HowTo;
+    #[doc = include_str!("../../../docs/guide/errors.md")]
+    struct Errors;
+}

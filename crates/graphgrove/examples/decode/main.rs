@@ -9,6 +9,7 @@ mod generation;
 mod kernels;
 mod model;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -47,19 +48,22 @@ fn main() -> ExitCode {
 /// Whether all tokens are those of the eager run.
 fn run(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
     let Arguments { sizes, rounds, seed } = arguments;
+    let mut out = std::io::stdout().lock();
     let eager = generate(Mode::Eager, sizes, *rounds, *seed)?;
     let shared = generate(Mode::Trees, sizes, *rounds, *seed)?;
     let is_equal = shared.tokens == eager.tokens;
 
-    println!(
+    writeln!(
+        out,
         "{:>9} {:>6} {:>10} {:>8} {:>6} {:>13}",
         "sequences", "calls", "recordings", "replays", "eager", "own pool KiB"
-    );
+    )?;
     let mut sum = 0;
     for work in &shared.work {
         let alone = generate(Mode::Trees, &[work.sequences], *rounds, *seed)?;
         sum += pool_bytes(&alone.stats);
-        println!(
+        writeln!(
+            out,
             "{:>9} {:>6} {:>10} {:>8} {:>6} {:>13}",
             work.sequences,
             work.calls,
@@ -67,13 +71,18 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
             work.replays,
             work.eager,
             kib(pool_bytes(&alone.stats)),
-        );
+        )?;
     }
-    println!();
+    writeln!(out)?;
     let Generated { tokens, stats, .. } = &shared;
-    println!("one pool for all sizes: {} KiB; one pool for each: {} KiB", kib(pool_bytes(stats)), kib(sum));
+    writeln!(
+        out,
+        "one pool for all sizes: {} KiB; one pool for each: {} KiB",
+        kib(pool_bytes(stats)),
+        kib(sum)
+    )?;
     let verdict = if is_equal { "equal to the eager run" } else { "NOT equal to the eager run" };
-    println!("{} tokens, {verdict}", tokens.len());
+    writeln!(out, "{} tokens, {verdict}", tokens.len())?;
     Ok(is_equal)
 }
 

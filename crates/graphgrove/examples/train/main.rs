@@ -14,6 +14,7 @@ mod shuffle;
 mod training;
 mod wine;
 
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -37,7 +38,7 @@ struct Arguments {
     /// The mode to run, along with the eager run that it is compared with. All of them by default.
     #[arg(long)]
     mode: Option<Setup>,
-    /// Where random numbers start: the weights, the order of the wines, and the order in which the device runs what may run.
+    /// Where random numbers start: the weights, the order of the wines, and the order in which the device runs what may run in any.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The device.
@@ -96,10 +97,11 @@ fn run(arguments: &Arguments) -> Result<bool, AnyError> {
         let eager = eager.get_or_insert_with(|| values.clone());
         report.modes.push(Row::new(setup, &times, &stats, &values, eager));
     }
+    let mut out = std::io::stdout().lock();
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
     } else {
-        print!("{report}");
+        write!(out, "{report}")?;
     }
     Ok(report.modes.iter().all(|row| row.equal_to_eager))
 }

@@ -109,7 +109,10 @@ impl fmt::Display for Report {
                 if row.equal_to_eager { "yes" } else { "NO" },
             )?;
         }
-        Ok(())
+        writeln!(
+            f,
+            "pool: what recordings need. other: data, weights, plain runs, copies. loss: of the last evaluation batch."
+        )
     }
 }
 
