@@ -19,6 +19,8 @@ pub(crate) struct Bench {
 enum Subject {
     /// The allocator on recorded traces: peak memory, time for a pair of allocation and free against its peers, time of a restore.
     Pool(Pool),
+    /// A replay against a bare launch and the reference path: by outputs, staged inputs, depth, siblings and parameters.
+    Replay(Replay),
 }
 
 #[derive(Debug, Args)]
@@ -31,11 +33,22 @@ struct Pool {
     rounds: Option<usize>,
 }
 
+#[derive(Debug, Args)]
+struct Replay {
+    /// How often each row is measured, 10 calls of each column at a time; the median counts.
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// A file to which the figures are also written, as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
 impl Bench {
     /// Red if the benchmark does not build or run to its end; its figures decide nothing.
     pub(crate) fn run(&self, root: &Path) -> Result<Outcome> {
         let mut command = match &self.subject {
             Subject::Pool(pool) => pool.command()?,
+            Subject::Replay(replay) => replay.command()?,
         };
         let program = command.get_program().to_string_lossy().into_owned();
         let status = command.current_dir(root).status().map_err(|source| Error::Start { program, source })?;
@@ -45,13 +58,10 @@ impl Bench {
 
 impl Pool {
     fn command(&self) -> Result<Command> {
-        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        let mut command = cargo();
         command.args(["run", "--release", "--package", "graphgrove-pool", "--example", "trace_bench", "--"]);
         if let Some(folder) = &self.traces {
-            // The benchmark runs in the root, wherever the command was given.
-            let absolute =
-                std::path::absolute(folder).map_err(|source| Error::File { path: folder.clone(), source })?;
-            command.arg("--traces").arg(absolute);
+            command.arg("--traces").arg(absolute(folder)?);
         }
         if let Some(rounds) = self.rounds {
             command.arg("--rounds").arg(rounds.to_string());
@@ -60,18 +70,41 @@ impl Pool {
     }
 }
 
+impl Replay {
+    fn command(&self) -> Result<Command> {
+        let mut command = cargo();
+        command.args(["bench", "--package", "graphgrove-replay", "--bench", "nanoseconds", "--"]);
+        if let Some(rounds) = self.rounds {
+            command.arg("--rounds").arg(rounds.to_string());
+        }
+        if let Some(file) = &self.json {
+            command.arg("--json").arg(absolute(file)?);
+        }
+        Ok(command)
+    }
+}
+
+fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// A path that stays right where the benchmark runs, which is in the root or in a package wherever the command was given.
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|source| Error::File { path: path.to_owned(), source })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn arguments(pool: &Pool) -> Vec<String> {
-        let command = pool.command().unwrap();
+    fn arguments(command: Result<Command>) -> Vec<String> {
+        let command = command.unwrap();
         command.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect()
     }
 
     #[test]
     fn a_bare_run_measures_the_trace_of_the_crate() {
-        let bare = arguments(&Pool { traces: None, rounds: None });
+        let bare = arguments(Pool { traces: None, rounds: None }.command());
         assert_eq!(
             bare,
             ["run", "--release", "--package", "graphgrove-pool", "--example", "trace_bench", "--"]
@@ -80,9 +113,19 @@ mod tests {
 
     #[test]
     fn options_are_passed_on_with_an_absolute_folder() {
-        let given = arguments(&Pool { traces: Some("traces".into()), rounds: Some(3) });
+        let given = arguments(Pool { traces: Some("traces".into()), rounds: Some(3) }.command());
         let [.., traces, folder, rounds, count] = &given[..] else { unreachable!("{given:?}") };
         assert_eq!((traces.as_str(), rounds.as_str(), count.as_str()), ("--traces", "--rounds", "3"));
         assert!(Path::new(folder).is_absolute() && folder.ends_with("traces"));
+    }
+
+    #[test]
+    fn replays_are_measured_by_the_benchmark_of_their_crate_and_written_where_the_command_was_given() {
+        let bare = arguments(Replay { rounds: None, json: None }.command());
+        assert_eq!(bare, ["bench", "--package", "graphgrove-replay", "--bench", "nanoseconds", "--"]);
+        let given = arguments(Replay { rounds: Some(7), json: Some("replay.json".into()) }.command());
+        let [.., rounds, count, json, file] = &given[..] else { unreachable!("{given:?}") };
+        assert_eq!((rounds.as_str(), count.as_str(), json.as_str()), ("--rounds", "7", "--json"));
+        assert!(Path::new(file).is_absolute() && file.ends_with("replay.json"));
     }
 }

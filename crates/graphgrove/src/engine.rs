@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use graphgrove_device::Device;
 use graphgrove_pool::pool::{Pool, PoolConfig};
@@ -120,6 +121,7 @@ impl EngineBuilder {
             plain,
             options: self,
             discarded: Mutex::default(),
+            has_discarded: AtomicBool::new(false),
             state: ReentrantMutex::new(RefCell::new(state)),
         })))
     }
@@ -153,6 +155,8 @@ pub(crate) struct Shared<D: Device> {
     options: EngineBuilder,
     /// Tokens that were dropped. A drop only notes itself: it may happen anywhere, in the middle of a call too.
     discarded: Mutex<Vec<(u64, TokenId)>>,
+    /// Whether there may be any.
+    has_discarded: AtomicBool,
     /// It is reentrant so that a call inside of a call is an error and not a deadlock.
     state: ReentrantMutex<RefCell<State<D>>>,
 }
@@ -325,6 +329,7 @@ impl<D: Device> Shared<D> {
     /// Says that a backward will never run.
     pub(crate) fn discard(&self, grove: u64, token: TokenId) {
         self.discarded.lock().push((grove, token));
+        self.has_discarded.store(true, Ordering::Release);
     }
 
     pub(crate) fn call(
@@ -404,7 +409,9 @@ impl<D: Device> Shared<D> {
         let kind = match kind {
             // The forward ran in another pool, which needs nothing any more for it.
             CallKind::Backward(token) if of != Some(grove.serial()) => {
-                self.discarded.lock().extend(of.map(|of| (of, token)));
+                if let Some(of) = of {
+                    self.discard(of, token);
+                }
                 CallKind::Inference
             }
             kind => kind,
@@ -499,10 +506,15 @@ impl<D: Device> Shared<D> {
 
     #[inline]
     fn apply_discarded(&self, groves: &mut [Grove<D>]) {
-        let mut discarded = self.discarded.lock();
-        if discarded.is_empty() {
-            return;
+        if self.has_discarded.load(Ordering::Relaxed) {
+            self.apply_each_discarded(groves);
         }
+    }
+
+    #[cold]
+    fn apply_each_discarded(&self, groves: &mut [Grove<D>]) {
+        let mut discarded = self.discarded.lock();
+        self.has_discarded.store(false, Ordering::Relaxed);
         for (grove, token) in discarded.drain(..) {
             if let Some(grove) = groves.iter_mut().find(|of| of.serial() == grove) {
                 grove.discard(token);

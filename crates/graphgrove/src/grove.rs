@@ -150,6 +150,16 @@ macro_rules! lives {
 }
 pub(crate) use lives;
 
+/// The inputs of a call for the replay layer, without the heap for the usual number of them.
+#[inline]
+pub(crate) fn inputs_of<'a, D: Device>(args: &'a [Arg<'_, D>]) -> SmallVec<[Input<'a, D>; 16]> {
+    let mut inputs = SmallVec::new();
+    for arg in args {
+        inputs.push(arg.input());
+    }
+    inputs
+}
+
 impl<D: Device> Grove<D> {
     pub(crate) fn new(
         device: &Arc<D>,
@@ -273,7 +283,7 @@ impl<D: Device> Grove<D> {
         }
         let Some(held) = self.nodes.get(node).filter(|held| !held.is_watched) else { return Ok(None) };
         let Some(key) = held.key else { return Ok(None) };
-        let inputs: SmallVec<[Input<'_, D>; 16]> = args.iter().map(Arg::input).collect();
+        let inputs = inputs_of(args);
         let call = self.replay_call(request, &inputs);
         let Ok(checked) = self.replayer.check(key, &call) else { return Ok(None) };
         let replayed = self.replayer.launch(checked, &call)?;
@@ -341,7 +351,7 @@ impl<D: Device> Grove<D> {
         args: &[Arg<'_, D>],
         key: Option<NodeKey>,
     ) -> Result<std::result::Result<Replayed, String>> {
-        let inputs: SmallVec<[Input<'_, D>; 16]> = args.iter().map(Arg::input).collect();
+        let inputs = inputs_of(args);
         let call = self.replay_call(request, &inputs);
         Ok(match key.map(|key| self.replayer.check(key, &call)) {
             Some(Ok(checked)) => Ok(self.replayer.launch(checked, &call)?),
@@ -362,13 +372,13 @@ impl<D: Device> Grove<D> {
             self.pool.replayed()?;
             self.pool_knows = true;
         }
-        self.forget_all(&ran.ended_warm_ups);
-        let (returned, slots) = match self.nodes.get(ran.node) {
-            Some(held) => (held.returned, replayed.saved.is_some().then(|| Arc::clone(&held.saved))),
-            None => (replayed.outputs.len(), None),
-        };
-        let saved = match (replayed.saved, slots) {
-            (Some(saved), Some(slots)) => Saved::Slots(saved, slots),
+        if !ran.ended_warm_ups.is_empty() {
+            self.forget_all(&ran.ended_warm_ups);
+        }
+        let held = self.nodes.get(ran.node);
+        let returned = held.map_or_else(|| replayed.outputs.len(), |held| held.returned);
+        let saved = match (replayed.saved, held) {
+            (Some(saved), Some(held)) => Saved::Slots(saved, Arc::clone(&held.saved)),
             _ => Saved::Nothing,
         };
         Ok(Done { outputs: Outputs { inner: replayed.outputs, returned }, saved, token: ran.token })

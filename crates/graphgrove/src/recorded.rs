@@ -2,16 +2,13 @@
 
 use graphgrove_device::Device;
 use graphgrove_pool::pool::Owner;
-use graphgrove_replay::{
-    Call, Costs, Input, NodeKey, Recorder, Recording, Replayed, Route, StagePlan, Staged,
-};
+use graphgrove_replay::{Call, Costs, NodeKey, Recorder, Recording, Replayed, Route, StagePlan, Staged};
 use graphgrove_storage::{InputPlan, SlotIndex, Step, Tensor};
 use graphgrove_tree::{Expected, NodeId, RecordPlan, Role};
-use smallvec::SmallVec;
 
 use crate::captured::{Made, Seen};
 use crate::describe::{ALIGNMENT, Described};
-use crate::grove::{Done, Grove, Held, NO_STORAGE_CACHE, Request, lives};
+use crate::grove::{Done, Grove, Held, NO_STORAGE_CACHE, Request, inputs_of, lives};
 use crate::memory::{Memory, names};
 use crate::{Arg, Error, Layers, Result};
 
@@ -131,7 +128,7 @@ impl<D: Device> Grove<D> {
             _ => Route::Copied,
         };
         let stage = StagePlan::new(&plan, &tensors, choose)?;
-        let inputs: SmallVec<[Input<'_, D>; 16]> = args.iter().map(Arg::input).collect();
+        let inputs = inputs_of(args);
         let call = Call { params: request.params, inputs: &inputs, stream: request.stream, step };
         let expected = self.replayer.expect(&plan, &call, &stage)?;
 
@@ -176,7 +173,7 @@ impl<D: Device> Grove<D> {
             .mutates_in_place(mutates);
         let node = self.replayer.add(recording)?;
         let outputs = made.for_tree(&plan);
-        let inputs: SmallVec<[Input<'_, D>; 16]> = args.iter().map(Arg::input).collect();
+        let inputs = inputs_of(args);
         let call = Call { params: request.params, inputs: &inputs, stream: request.stream, step };
         let launched = self.replayer.launch_recorded(node, &call, &made.recorded());
         let (replayed, owners) = match launched {

@@ -1,11 +1,12 @@
 //! The compiled check: whether a node may be replayed for a call. It changes nothing.
 
 use graphgrove_device::{Device, DevicePtr, HostMemory};
-use graphgrove_storage::{InputIndex, LiveWords, Signature, SlotIndex};
+use graphgrove_storage::{InputIndex, LiveWords, Signature, SlotIndex, Tensor};
 use slotmap::SlotMap;
 
-use crate::node::{Node, Source};
+use crate::node::{Node, NotStaged, Source};
 use crate::path::PathSlabs;
+use crate::staging::StagedGroup;
 use crate::{Call, Expected, Input, Mismatch, NodeKey, ParamSet};
 
 /// Whether the addresses that the exec has are those of the call.
@@ -15,8 +16,8 @@ pub(crate) enum Addresses {
     Changed,
 }
 
-/// Where the staged inputs of a call lie, from start to end, and an input that lies there. It is kept from call to call, so
-/// that no check allocates.
+/// Where the staged inputs of a call lie, from start to end, and which group of them lies there. It is kept from call to
+/// call, so that no check allocates.
 pub(crate) type Regions = Vec<(u64, u64, u32)>;
 
 /// Checks `node` in the order of its expectations. `slots` are the slabs of the path up to the node's parent at least.
@@ -36,7 +37,7 @@ pub(crate) fn check<D: Device>(
     if node.expected.len() != call.inputs.len() {
         return Err(Mismatch::InputCount { recorded: node.expected.len(), called: call.inputs.len() });
     }
-    if !node.staging.checks.is_empty() {
+    if !are_as_written(&node.staging.checks, call.inputs) {
         match staged_fit(&node.staging.checks, call.inputs) {
             Some(moved) => changed |= moved,
             None => return Err(refuse_first(node, call, slots)),
@@ -46,7 +47,7 @@ pub(crate) fn check<D: Device>(
         changed |= node.staging.has_other_hosts(call.inputs);
     }
     for at in &node.not_staged {
-        if !fits(node, call, slots, *at as usize) {
+        if !is_output(at, call, slots) && !fits(node, call, slots, at.input as usize) {
             return Err(refuse_first(node, call, slots));
         }
     }
@@ -77,6 +78,22 @@ pub(crate) struct StagedCheck {
     pub(crate) written: DevicePtr,
 }
 
+/// Whether all staged inputs lie in memory that stays, where the exec reads them: then they fit, and no address has changed.
+#[inline]
+fn are_as_written<D: Device>(checks: &[StagedCheck], inputs: &[Input<'_, D>]) -> bool {
+    let is_as_written = |check: &StagedCheck, input: &Input<'_, D>| match input {
+        Input::Tensor { tensor, .. } => tensor.is_fixed_at(check.signature, check.written),
+        Input::Host(_) | Input::Value(_) => false,
+    };
+    // As many checks as inputs are one for each, in their order, and need not be looked up.
+    if checks.len() == inputs.len() {
+        return checks.iter().zip(inputs).all(|(check, input)| is_as_written(check, input));
+    }
+    checks
+        .iter()
+        .all(|check| inputs.get(check.input as usize).is_some_and(|input| is_as_written(check, input)))
+}
+
 /// Whether all staged inputs fit, and then whether any address is another than the exec has.
 ///
 /// It is a function of its own so that the compiler keeps all that the loop needs in registers.
@@ -90,8 +107,18 @@ fn staged_fit<D: Device>(checks: &[StagedCheck], inputs: &[Input<'_, D>]) -> Opt
     Some(changed)
 }
 
-/// Whether an input fits that is not staged.
+/// Whether an input is the output of the path that it was when it was recorded, as it was handed back.
 #[inline]
+fn is_output<D: Device>(at: &NotStaged, call: &Call<'_, D>, slots: &PathSlabs<'_, D>) -> bool {
+    match (at.output, call.inputs.get(at.input as usize)) {
+        (Some((place, slot)), Some(Input::Tensor { tensor, .. })) => {
+            slots.slab(place).is_some_and(|slab| tensor.is_output_of(slab, slot))
+        }
+        _ => false,
+    }
+}
+
+/// Whether an input fits that is not staged.
 fn fits<D: Device>(node: &Node<D>, call: &Call<'_, D>, slots: &PathSlabs<'_, D>, at: usize) -> bool {
     match (node.expected.get(at), call.inputs.get(at)) {
         (
@@ -256,7 +283,7 @@ fn check_changed<D: Device>(
 ) -> Result<(), Mismatch> {
     let address = |input: u32| {
         let tensor = call.tensor(input as usize);
-        tensor.and_then(|tensor| tensor.address().ok()).unwrap_or(DevicePtr::NULL)
+        tensor.and_then(Tensor::locate).unwrap_or(DevicePtr::NULL)
     };
     if let Some(input) = node.staging.parted_host(call.inputs) {
         return Err(Mismatch::Sharing { input: InputIndex::new(input) });
@@ -264,11 +291,12 @@ fn check_changed<D: Device>(
     let groups = &node.staging.groups;
     let mutates = node.mutates_in_place || groups.iter().any(|group| group.mutated);
     regions.clear();
-    for group in groups {
+    for (number, group) in (0..).zip(groups) {
         let Some(leader) = group.members.first() else { continue };
         let (input, start) = (InputIndex::new(leader.input), address(leader.input));
         let is_as_recorded = |shift: u64, input: u32| start.checked_add(shift) == Some(address(input));
-        if !group.members.iter().all(|member| is_as_recorded(member.shift, member.input)) {
+        // The first is where the others are counted from.
+        if !group.members.iter().skip(1).all(|member| is_as_recorded(member.shift, member.input)) {
             return Err(Mismatch::Sharing { input });
         }
         if let Some((remainder, alignment)) = group.alignment
@@ -277,27 +305,29 @@ fn check_changed<D: Device>(
             return Err(Mismatch::Misaligned { input, address: start, alignment });
         }
         let end = start.get().saturating_add(group.span);
-        if mutates {
+        // What lies where it lay is not asked again: it may lie between the elements of what is used in place.
+        if mutates && node.staging.written.get(leader.input as usize) != Some(&start) {
             let before = node.in_place.partition_point(|(at, _)| *at < end);
             let reach = before.checked_sub(1).and_then(|last| node.in_place.get(last));
             if reach.is_some_and(|(_, reach)| *reach > start.get()) {
                 return Err(Mismatch::Sharing { input });
             }
         }
-        regions.push((start.get(), end, leader.input));
+        regions.push((start.get(), end, number));
     }
     regions.sort_unstable();
     match regions.windows(2).any(|pair| pair[1].0 < pair[0].1) {
-        true => Err(Mismatch::Sharing { input: first_shared(regions) }),
+        true => Err(Mismatch::Sharing { input: first_shared(regions, groups) }),
         false => Ok(()),
     }
 }
 
-/// The first input that lies in another one's memory.
-fn first_shared(regions: &Regions) -> InputIndex {
+/// The first input of the first group that lies in another one's memory.
+fn first_shared(regions: &Regions, groups: &[StagedGroup]) -> InputIndex {
     let meets = |a: &(u64, u64, u32)| regions.iter().any(|b| a.2 != b.2 && a.0 < b.1 && b.0 < a.1);
-    let first = regions.iter().filter(|region| meets(region)).map(|(_, _, input)| *input).min();
-    InputIndex::new(first.unwrap_or(0))
+    let first = regions.iter().filter(|region| meets(region)).map(|(_, _, group)| *group).min();
+    let group = first.and_then(|first| groups.get(first as usize));
+    InputIndex::new(group.and_then(|group| group.members.first()).map_or(0, |leader| leader.input))
 }
 
 /// What is live behind a place of the path: a node that runs in its stead would run over it.

@@ -1,12 +1,12 @@
 //! What a function enqueued while it was recorded: where the addresses of its inputs went.
 
 use graphgrove_device::{ArgKind, Args, DevicePtr, NodeId};
-use graphgrove_storage::InputIndex;
+use graphgrove_storage::{InputIndex, Tensor};
 use smallvec::SmallVec;
 
 use crate::{Error, Unpatchable};
 
-/// One input whose address is patched, and where it was at the recording.
+/// One input, and where it was at the recording.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watched {
     pub(crate) input: u32,
@@ -37,16 +37,35 @@ pub(crate) struct Site {
 /// Keeps account of what is enqueued by way of a recorder.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
+    /// What is patched.
     watched: Vec<Watched>,
+    /// What is used in place: an address in there may not be taken for one of a patched input.
+    in_place: Vec<Watched>,
     sites: Vec<Site>,
     nodes: usize,
     /// The first reason for which nothing can be patched, or one input cannot.
     obstacle: Option<(Option<InputIndex>, Unpatchable)>,
 }
 
+/// The inputs that are used where they are: all with memory that `is_staged` leaves out.
+pub(crate) fn in_place(
+    inputs: &[Option<&Tensor>],
+    is_staged: impl Fn(InputIndex) -> bool,
+) -> Result<Vec<Watched>, Error> {
+    let mut found = Vec::new();
+    for (input, tensor) in (0..).zip(inputs) {
+        let Some(tensor) = tensor.filter(|_| !is_staged(InputIndex::new(input))) else { continue };
+        let (start, bytes) = (tensor.address()?, tensor.layout().span_bytes());
+        if !start.is_null() && bytes > 0 {
+            found.push(Watched { input, start, bytes });
+        }
+    }
+    Ok(found)
+}
+
 impl Journal {
-    pub(crate) fn new(watched: Vec<Watched>) -> Self {
-        Self { watched, ..Self::default() }
+    pub(crate) fn new(watched: Vec<Watched>, in_place: Vec<Watched>) -> Self {
+        Self { watched, in_place, ..Self::default() }
     }
 
     /// A kernel was captured.
@@ -127,7 +146,8 @@ impl Journal {
         let within =
             |watched: &&Watched| at >= watched.start && at.get() - watched.start.get() < watched.bytes.max(1);
         let mut found = self.watched.iter().filter(within);
-        let (first, second) = (found.next().copied(), found.next().copied());
+        let first = found.next().copied();
+        let second = found.chain(self.in_place.iter().filter(within)).next().copied();
         if let (Some(first), Some(second)) = (first, second) {
             let why = Unpatchable::Shared { other: InputIndex::new(second.input) };
             self.obstruct(Some(InputIndex::new(first.input)), why);
@@ -155,10 +175,13 @@ mod tests {
     use super::*;
 
     fn journal() -> Journal {
-        Journal::new(vec![
-            Watched { input: 3, start: DevicePtr::new(0x1000), bytes: 64 },
-            Watched { input: 5, start: DevicePtr::new(0x1040), bytes: 0 },
-        ])
+        Journal::new(
+            vec![
+                Watched { input: 3, start: DevicePtr::new(0x1000), bytes: 64 },
+                Watched { input: 5, start: DevicePtr::new(0x1040), bytes: 0 },
+            ],
+            Vec::new(),
+        )
     }
 
     fn pointer(at: u64) -> DevicePtr {
@@ -209,9 +232,16 @@ mod tests {
     #[test]
     fn an_address_in_two_inputs_is_nobodys() {
         let watched = |input| Watched { input, start: DevicePtr::new(0x1000), bytes: 64 };
-        let mut journal = Journal::new(vec![watched(0), watched(1)]);
-        journal.kernel(Some(NodeId::new(1)), "k", &Args::new().read(pointer(0x1000)));
-        let why = Unpatchable::Shared { other: InputIndex::new(1) };
-        assert_eq!(journal.sites(1).map(|_| ()), Err(Error::Unpatchable { input: InputIndex::new(0), why }));
+        for (patched, in_place) in
+            [(vec![watched(0), watched(1)], vec![]), (vec![watched(0)], vec![watched(1)])]
+        {
+            let mut journal = Journal::new(patched, in_place);
+            journal.kernel(Some(NodeId::new(1)), "k", &Args::new().read(pointer(0x1000)));
+            let why = Unpatchable::Shared { other: InputIndex::new(1) };
+            assert_eq!(
+                journal.sites(1).map(|_| ()),
+                Err(Error::Unpatchable { input: InputIndex::new(0), why })
+            );
+        }
     }
 }

@@ -113,6 +113,14 @@ impl<D: Device> Recording<D> {
     }
 }
 
+/// An input that is not staged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NotStaged {
+    pub(crate) input: u32,
+    /// The output of the path that it is, as it was handed back, if it may be held by others too: its place and its slot.
+    pub(crate) output: Option<(u32, SlotIndex)>,
+}
+
 /// Where the handle of an output in memory of others comes from.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
@@ -129,7 +137,7 @@ pub(crate) struct Node<D: Device> {
     pub(crate) method: Method,
     pub(crate) expected: Box<[Expected]>,
     /// The inputs that are not staged.
-    pub(crate) not_staged: Box<[u32]>,
+    pub(crate) not_staged: Box<[NotStaged]>,
     pub(crate) params: Option<PlannedParams>,
     /// Whether a parameter is staged, by its place in the set; empty if none is.
     pub(crate) staged_params: Box<[bool]>,
@@ -190,7 +198,7 @@ impl<D: Device> Node<D> {
         }
         staging.checks = staged_checks(&inputs, &staging.written);
         Ok(Self {
-            not_staged: not_staged(&inputs),
+            not_staged: not_staged(&inputs, path),
             slab: Slab::new(ledger, Arc::clone(&recording.producer), recording.key, recording.outputs)?,
             producer: recording.producer,
             parent: recording.parent,
@@ -228,9 +236,18 @@ fn staged_checks(inputs: &[Expected], written: &[DevicePtr]) -> Box<[StagedCheck
     checks.collect()
 }
 
-fn not_staged(inputs: &[Expected]) -> Box<[u32]> {
+fn not_staged<D: Device>(inputs: &[Expected], path: &PathSlabs<'_, D>) -> Box<[NotStaged]> {
     let others = (0..).zip(inputs).filter(|(_, expected)| !matches!(expected, Expected::Staged { .. }));
-    others.map(|(input, _)| input).collect()
+    others.map(|(input, expected)| NotStaged { input, output: output(expected, path) }).collect()
+}
+
+/// The output that an input is, and stays.
+fn output<D: Device>(expected: &Expected, path: &PathSlabs<'_, D>) -> Option<(u32, SlotIndex)> {
+    let Expected::Managed { place, slot, offset, signature, dies: false } = *expected else { return None };
+    let planned = path.slab(place)?.outputs().get(slot.get() as usize)?;
+    let is_whole = u64::try_from(planned.offset) == Ok(offset)
+        && planned.layout.as_ref().is_some_and(|layout| layout.signature() == signature);
+    is_whole.then_some((place, slot))
 }
 
 fn union(a: &DeadMasks, b: &DeadMasks) -> DeadMasks {

@@ -45,6 +45,16 @@ impl CallOutputs {
             Self::Each(outputs) => Taking::Each(outputs.iter_mut()),
         }
     }
+
+    /// Takes every output that is left, in order, to the end of a list; none stands for what cannot be taken.
+    ///
+    /// It is the cheapest way to have all of them: see [`Outputs::take_into`].
+    pub fn take_into(&mut self, list: &mut Vec<Option<Tensor>>) {
+        match self {
+            Self::Bulk(outputs) => outputs.take_into(list),
+            Self::Each(outputs) => list.extend(outputs.iter_mut().map(Option::take)),
+        }
+    }
 }
 
 enum Taking<'a> {

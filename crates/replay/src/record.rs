@@ -6,7 +6,7 @@ use graphgrove_device::{
 };
 use graphgrove_storage::{InputIndex, Storage, Tensor};
 
-use crate::journal::{Journal, Watched};
+use crate::journal::{Journal, Watched, in_place};
 use crate::stage_plan::{Group, StagePlan, start};
 use crate::staging::{CopyBack, Row, StagedGroup, Staging, Table, UploadSite};
 use crate::{Error, Input, Method, Route};
@@ -29,6 +29,8 @@ pub struct Recorder<'d, D: Device> {
     buffers: Vec<(DevicePtr, Option<Storage>)>,
     written: Vec<DevicePtr>,
     tables: Vec<Table>,
+    /// The copies back, once they are captured.
+    backs: Option<Vec<CopyBack>>,
     journal: Journal,
     hosts: Vec<(u32, D::HostBuffer)>,
     uploads: Vec<UploadSite>,
@@ -67,8 +69,8 @@ impl<'d, D: Device> Recorder<'d, D> {
     /// Begins the capture and stages the inputs.
     ///
     /// `inputs` are the inputs for which `plan` was made. `allocate` is asked for the [buffers](StagePlan::buffers) of what is copied
-    /// once the capture is open, so that a pool sees them as memory of the recording. With [`Method::Reference`] nothing of the staging
-    /// becomes part of the graph, and so it is asked before the capture begins.
+    /// once the capture is open, so that a pool sees them as memory of the recording. With [`Method::Reference`] nothing of the
+    /// staging becomes part of the graph, and the buffers are asked for before.
     ///
     /// # Errors
     /// [`Error::InputCount`], [`Error::StagingBuffer`], [`Error::Storage`] for a stale input, [`Error::Device`]. No capture is open
@@ -104,16 +106,12 @@ impl<'d, D: Device> Recorder<'d, D> {
         method: Method,
         plan: StagePlan,
         inputs: &[Option<&Tensor>],
-        allocate: impl FnMut(u64) -> Result<Storage, E>,
+        mut allocate: impl FnMut(u64) -> Result<Storage, E>,
         captures: bool,
     ) -> Result<Self, E> {
         if plan.inputs != inputs.len() {
             return Err(Error::InputCount { planned: plan.inputs, given: inputs.len() }.into());
         }
-        let begin = || CaptureGuard::begin(device, stream, CaptureMode::ThreadLocal).map_err(Error::from);
-        // The reference path writes to its buffers before each launch, so they must be in use before the graph begins.
-        let is_staged_before = method == Method::Reference;
-        let mut capture = (captures && !is_staged_before).then(begin).transpose()?;
         let mut passed: Vec<Option<Tensor>> = inputs.iter().map(|tensor| tensor.cloned()).collect();
         let mut written = vec![DevicePtr::NULL; inputs.len()];
         let mut watched = Vec::new();
@@ -129,12 +127,22 @@ impl<'d, D: Device> Recorder<'d, D> {
             if group.route == Route::Patched {
                 let start = start(group, inputs)?;
                 watched.push(Watched { input: group.leader(), start, bytes: group.span });
+                wrap(group, &mut passed)?;
             }
         }
-        let buffers = place(&plan, inputs, allocate, &mut passed)?;
-        if captures && is_staged_before {
-            capture = Some(begin()?);
-        }
+        let in_place = in_place(inputs, |input| plan.route(input).is_some())?;
+        // The graph writes to the buffers itself, so it has to hold what a pool tells a checking device of them; with the
+        // reference path the replays do, outside of it.
+        let placed = match method {
+            Method::Fast => None,
+            Method::Reference => Some(place(&plan, inputs, &mut allocate, &mut passed)?),
+        };
+        let capture = captures.then(|| CaptureGuard::begin(device, stream, CaptureMode::ThreadLocal));
+        let capture = capture.transpose().map_err(Error::from)?;
+        let buffers = match placed {
+            Some(placed) => placed,
+            None => place(&plan, inputs, allocate, &mut passed)?,
+        };
         if !captures {
             let copied = plan.copied().zip(&buffers).map(|(group, (buffer, _))| Watched {
                 input: group.leader(),
@@ -153,7 +161,8 @@ impl<'d, D: Device> Recorder<'d, D> {
             buffers,
             written,
             tables: Vec::new(),
-            journal: Journal::new(watched),
+            backs: None,
+            journal: Journal::new(watched, in_place),
             hosts: Vec::new(),
             uploads: Vec::new(),
         };
@@ -253,13 +262,36 @@ impl<'d, D: Device> Recorder<'d, D> {
         Ok(node)
     }
 
+    /// Captures the copies that bring written inputs back, and lets go of the buffers that were kept for them. What the function
+    /// enqueues after that is not brought back.
+    ///
+    /// [`finish`](Self::finish) does it if it was not done. Whoever has the buffers from a pool does it before, and lets the
+    /// pool take note of them while the capture is open: a replay writes to them again. With [`Method::Reference`] it does
+    /// nothing, since each replay copies behind the graph.
+    ///
+    /// # Errors
+    /// [`Error::Device`]
+    pub fn bring_back(&mut self) -> Result<(), Error> {
+        if self.backs.is_none() && self.method == Method::Fast {
+            self.backs = Some(self.copy_back()?);
+            for (_, kept) in &mut self.buffers {
+                *kept = None;
+            }
+        }
+        Ok(())
+    }
+
     /// Ends the capture behind the copies that bring written inputs back, and makes it ready to launch. Nothing has run yet.
     ///
     /// # Errors
     /// [`Error::Device`] for a capture that failed or a graph that owns memory; [`Error::Unpatchable`] for an input that should
     /// be patched and of which not every use is known. The capture is over then and nothing is left of it.
     pub fn finish(mut self) -> Result<Captured<D>, Error> {
-        let backs = self.copy_back()?;
+        self.bring_back()?;
+        let backs = match self.backs.take() {
+            Some(backs) => backs,
+            None => self.copy_back()?,
+        };
         let Some(capture) = self.capture.take() else { return Err(Error::NotCapturing) };
         let graph = capture.end()?;
         let audit = self.device.audit(&graph)?;
@@ -272,13 +304,10 @@ impl<'d, D: Device> Recorder<'d, D> {
                 *slot = Some(route);
             }
         }
-        let placed = self.plan.copied().zip(&self.buffers).filter(|_| self.method == Method::Reference);
-        let buffers = placed.map(|(group, (at, _))| (*at, group.buffer_bytes())).collect();
         let alignment = self.plan.alignment;
         let groups = self.plan.groups.iter().map(|group| staged_group(group, alignment, &self.written));
         let staging = Staging::new(self.written.clone(), groups.collect(), self.tables, backs, sites)
-            .with_hosts(self.hosts, self.uploads)
-            .with_buffers(buffers);
+            .with_hosts(self.hosts, self.uploads);
         Ok(Captured { exec, staging, method: self.method, routes })
     }
 
@@ -287,7 +316,7 @@ impl<'d, D: Device> Recorder<'d, D> {
     /// # Errors
     /// [`Error::Device`]
     pub fn rehearsed(mut self) -> Result<Uses, Error> {
-        self.copy_back()?;
+        self.bring_back()?;
         let is_known = self.journal.obstacle().is_none();
         let counts = self.journal.counts().map(|(input, count)| (input, is_known.then_some(count)));
         Ok(Uses(counts.collect()))
@@ -313,8 +342,7 @@ impl<'d, D: Device> Recorder<'d, D> {
                 }
                 Method::Reference => None,
             };
-            let rows = part.iter().map(|(row, ..)| *row).collect();
-            self.tables.push(Table { node, rows, to, sources });
+            self.tables.push(Table { node, rows: part.iter().map(|(row, ..)| *row).collect(), to, sources });
         }
         Ok(())
     }
@@ -366,6 +394,29 @@ fn place<E: From<Error>>(
         placed.push((buffer.base().map_err(Error::from)?, (!group.back.is_empty()).then_some(buffer)));
     }
     Ok(placed)
+}
+
+/// Gives patched inputs an identity of their own, so that what the function returns of them is told from what it has of the
+/// same memory by other ways: the former moves with the input, and the latter does not.
+fn wrap(group: &Group, passed: &mut [Option<Tensor>]) -> Result<(), Error> {
+    let mut wrapped: Vec<(Storage, Storage)> = Vec::new();
+    for member in &group.members {
+        let Some(Some(tensor)) = passed.get_mut(member.input as usize) else { continue };
+        let old = tensor.storage().clone();
+        let mut known = None;
+        for (of, wrapper) in &wrapped {
+            if of.is_same(&old)? {
+                known = Some(wrapper.clone());
+            }
+        }
+        let wrapper = match known {
+            Some(wrapper) => wrapper,
+            None => Storage::outside(old.base()?, old.bytes()?, Box::new(old.clone())),
+        };
+        *tensor = Tensor::new(wrapper.clone(), tensor.layout().clone(), tensor.offset_bytes())?;
+        wrapped.push((old, wrapper));
+    }
+    Ok(())
 }
 
 fn staged_group(group: &Group, alignment: u64, written: &[DevicePtr]) -> StagedGroup {

@@ -181,7 +181,9 @@ fn check_sharing<D: Device>(
         {
             return Err(Mismatch::Misaligned { input, address: DevicePtr::new(start), alignment });
         }
-        if mutates && in_place(node, slots).any(|other| meet((start, end), other)) {
+        // The plan of the recording looked at single elements, and let those pass that lie between others.
+        let has_moved = node.staging.written.get(leader.input as usize).is_none_or(|at| at.get() != start);
+        if mutates && has_moved && in_place(node, slots).any(|other| meet((start, end), other)) {
             return Err(Mismatch::Sharing { input });
         }
     }
@@ -210,15 +212,16 @@ fn in_place<D: Device>(node: &Node<D>, slots: &PathSlabs<'_, D>) -> impl Iterato
     params.chain(managed).map(|(start, bytes)| (start.get(), start.get().saturating_add(bytes)))
 }
 
-/// Takes every output, one at a time, and looks its storage up among those of the path.
+/// Takes every output, one at a time, and looks its storage up among those of the path, if it brings one of its own.
 ///
 /// # Errors
 /// [`Error::Storage`] if an output's block is that of another live storage.
 pub(crate) fn take(mut outputs: Outputs, cache: &mut StorageCache) -> Result<Vec<Option<Tensor>>, Error> {
     let mut taken = Vec::new();
     for output in (0..outputs.len() as u32).map(SlotIndex::new) {
+        let is_cached = outputs.class(output).is_some_and(|class| class.meaning().cached);
         let tensor = outputs.take(output);
-        if let Some(tensor) = &tensor {
+        if let Some(tensor) = tensor.as_ref().filter(|_| is_cached) {
             cache.add(tensor.storage())?;
         }
         taken.push(tensor);

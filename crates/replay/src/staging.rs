@@ -6,6 +6,7 @@ use crate::check::StagedCheck;
 use crate::journal::Site;
 use crate::stage_plan::Member;
 use crate::{Call, Input};
+use graphgrove_storage::Tensor;
 use smallvec::SmallVec;
 
 /// What a recording knows of its staged inputs, and what its exec was last told of them.
@@ -17,9 +18,6 @@ pub(crate) struct Staging<D: Device> {
     pub(crate) groups: Box<[StagedGroup]>,
     /// The gather nodes, or the copies of each call where the graph has none.
     tables: Box<[Table]>,
-    /// Where inputs are copied to before each launch, with the bytes there. The graph gives them back, so each call takes them into
-    /// use again.
-    buffers: Box<[(DevicePtr, u64)]>,
     /// The copies that bring written inputs back.
     backs: Box<[CopyBack]>,
     /// The nodes in which addresses stand.
@@ -98,7 +96,6 @@ impl<D: Device> Staging<D> {
             checks: Box::default(),
             groups: groups.into(),
             tables: tables.into(),
-            buffers: Box::default(),
             backs: backs.into(),
             sites: sites.into(),
             hosts: Vec::new(),
@@ -115,11 +112,6 @@ impl<D: Device> Staging<D> {
     /// The same with host inputs.
     pub(crate) fn with_hosts(self, hosts: Vec<(u32, D::HostBuffer)>, uploads: Vec<UploadSite>) -> Self {
         Self { hosts, uploads, ..self }
-    }
-
-    /// The same with buffers that are written before each launch.
-    pub(crate) fn with_buffers(self, buffers: Vec<(DevicePtr, u64)>) -> Self {
-        Self { buffers: buffers.into(), ..self }
     }
 
     /// Whether a call brings other host memory than the exec reads.
@@ -169,11 +161,22 @@ impl<D: Device> Staging<D> {
         exec: &mut D::Exec,
         call: &Call<'_, D>,
     ) -> Result<(), DeviceError> {
+        // From here on the exec may differ from what is noted, until all of it is done.
         let all = std::mem::replace(&mut self.is_uncertain, true);
+        for member in self.groups.iter().flat_map(|group| &group.members) {
+            if let Some(written) = self.written.get_mut(member.input as usize) {
+                *written = address_of(call, member.input, 0);
+            }
+        }
+        let written = &self.written;
+        let at = |input: u32, offset: u64| {
+            let first = written.get(input as usize).copied().unwrap_or(DevicePtr::NULL);
+            first.checked_add(offset).unwrap_or(DevicePtr::NULL)
+        };
         for table in &mut self.tables {
             let mut changed = all;
             for (row, source) in table.rows.iter().zip(&mut table.sources) {
-                let new = address_of(call, row.input, row.offset);
+                let new = at(row.input, row.offset);
                 changed |= *source != new;
                 *source = new;
             }
@@ -182,7 +185,7 @@ impl<D: Device> Staging<D> {
             }
         }
         for back in &mut self.backs {
-            let new = address_of(call, back.row.input, back.row.offset);
+            let new = at(back.row.input, back.row.offset);
             let changed = all || back.to != new;
             back.to = new;
             if let Some(node) = back.node.filter(|_| changed) {
@@ -192,7 +195,7 @@ impl<D: Device> Staging<D> {
         for site in &mut self.sites {
             let mut changed = all;
             for used in &site.uses {
-                let new = address_of(call, used.input, used.offset);
+                let new = at(used.input, used.offset);
                 changed |= site.args.pointer(used.arg) != Some(new);
                 site.args.set_pointer(used.arg, new);
             }
@@ -214,13 +217,8 @@ impl<D: Device> Staging<D> {
             }
             *read = (*given).clone();
         }
-        for member in self.groups.iter().flat_map(|group| &group.members) {
-            if let Some(written) = self.written.get_mut(member.input as usize) {
-                *written = address_of(call, member.input, 0);
-            }
-        }
         for check in &mut self.checks {
-            check.written = address_of(call, check.input, 0);
+            check.written = at(check.input, 0);
         }
         self.is_uncertain = false;
         Ok(())
@@ -228,11 +226,11 @@ impl<D: Device> Staging<D> {
 
     /// Copies staged inputs in, one at a time, where the graph does not.
     pub(crate) fn copy_in(&self, device: &D, call: &Call<'_, D>) -> Result<(), DeviceError> {
-        for &(at, bytes) in &self.buffers {
-            device.annotate(call.stream, Annotation::Acquired { at, bytes, label: "staged input" })?;
-        }
         for table in self.tables.iter().filter(|table| table.node.is_none()) {
             for (row, to) in table.rows.iter().zip(&table.to) {
+                // The function may have given the buffer back, and a checking device been told so by the last launch.
+                let acquired = Annotation::Acquired { at: to.to, bytes: to.bytes, label: "staged input" };
+                device.annotate(call.stream, acquired)?;
                 device.copy(call.stream, to.to, address_of(call, row.input, row.offset), to.bytes)?;
             }
         }
@@ -256,14 +254,15 @@ impl<D: Device> Staging<D> {
 /// The address `offset` bytes behind an input's first element. The call was checked, so there is one.
 fn address_of<D: Device>(call: &Call<'_, D>, input: u32, offset: u64) -> DevicePtr {
     let tensor = call.tensor(input as usize);
-    let address = tensor.and_then(|tensor| tensor.address().ok()).unwrap_or(DevicePtr::NULL);
+    let address = tensor.and_then(Tensor::locate).unwrap_or(DevicePtr::NULL);
     address.checked_add(offset).unwrap_or(DevicePtr::NULL)
 }
 
 impl<'a, D: Device> Call<'a, D> {
     /// A tensor among all inputs: those of the call first, then the parameters.
     #[must_use]
-    pub fn tensor(&self, input: usize) -> Option<&'a graphgrove_storage::Tensor> {
+    #[inline]
+    pub fn tensor(&self, input: usize) -> Option<&'a Tensor> {
         match self.inputs.get(input) {
             Some(given) => Input::tensor(given),
             None => self.params?.tensors().get(input - self.inputs.len()),

@@ -138,7 +138,7 @@ library_benchmark_group!(name = handing_back, config = at_most(380), benchmarks 
 // A sheet is new then, which needs some allocations; it must not matter how many others are in use.
 library_benchmark_group!(name = beside, config = at_most(4000), benchmarks = hand_back_beside_old_handles);
 library_benchmark_group!(name = sweeping, config = at_most(11_000), benchmarks = sweep_beside_old_handles);
-library_benchmark_group!(name = taking, config = at_most(320 * 56), benchmarks = take);
+library_benchmark_group!(name = taking, config = at_most(320 * 57), benchmarks = take);
 library_benchmark_group!(name = dropping, config = at_most(320 * 48), benchmarks = drop_each);
 library_benchmark_group!(name = one_handle, config = at_most(72), benchmarks = [clone_of, address_of]);
 library_benchmark_group!(name = checking, config = at_most(380), benchmarks = must_be_dead);

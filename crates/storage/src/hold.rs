@@ -5,7 +5,7 @@
 //! both. What makes the pointer valid is the invariant that the module [`sheet`](crate::sheet) states: `refs` is not zero
 //! while there is a reference, and not while any slot is held.
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::ptr::NonNull;
 
 use crate::sheet::{Found, Sheet};
@@ -54,6 +54,7 @@ impl SheetRef {
     }
 
     /// Whether this is the only reference, and nothing is held.
+    #[inline]
     pub(crate) fn is_sole(&self) -> bool {
         self.refs.load(Ordering::Acquire) == 1
     }
@@ -65,6 +66,21 @@ impl SheetRef {
     #[inline]
     pub(crate) unsafe fn take_over(&self, slot: SlotIndex, epoch: Epoch) -> Hold {
         Hold { sheet: self.0, slot, epoch }
+    }
+
+    /// Turns one holder of each of these slots into a hold, as each is asked for.
+    ///
+    /// # Safety
+    /// As [`take_over`](Self::take_over), for each of the slots that the iterator yields.
+    #[inline]
+    pub(crate) unsafe fn take_over_each(
+        &self,
+        slots: Range<u32>,
+        epoch: Epoch,
+    ) -> impl Iterator<Item = Hold> + use<> {
+        // A copy of the pointer, or it would be read anew for each: the compiler cannot know that nobody writes to it.
+        let sheet = self.0;
+        slots.map(move |slot| Hold { sheet, slot: SlotIndex::new(slot), epoch })
     }
 
     /// Takes one holder off each of these slots of a word.

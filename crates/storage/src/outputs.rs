@@ -122,6 +122,29 @@ impl Outputs {
         let at = Location::caller();
         TakeAll { length: self.len() as u32, next: 0, left: 0, at, outputs: self }
     }
+
+    /// Takes every output that is left, in order, to the end of a list; none stands for what cannot be taken.
+    ///
+    /// It leaves the same as extending the list by [`take_all`](Self::take_all), but makes room once, and takes 64 outputs that
+    /// all wait without a look at each.
+    pub fn take_into(&mut self, list: &mut Vec<Option<Tensor>>) {
+        let length = self.len() as u32;
+        list.reserve(length as usize);
+        for word in 0..length.div_ceil(64) {
+            let outputs = 64 * word..length.min(64 * (word + 1));
+            let all = u64::MAX >> (64 - outputs.len());
+            let waiting = self.sheet.waiting.get(word as usize);
+            if let Some(waiting) = waiting.filter(|waiting| waiting.load(Ordering::Relaxed) == all) {
+                waiting.store(0, Ordering::Relaxed);
+                // SAFETY: the outputs waited when their word was taken off the sheet, so these outputs were one holder of the
+                // slot of each, and have just ceased to be; the range has each output of the word once.
+                let holds = unsafe { self.sheet.take_over_each(outputs, self.epoch) };
+                list.extend(holds.map(|hold| Some(Tensor::recorded(Storage(Kind::Slot(hold))))));
+            } else {
+                list.extend(outputs.map(|output| self.take(SlotIndex::new(output))));
+            }
+        }
+    }
 }
 
 /// Takes outputs one after the other, 64 of them off the sheet at a time. What it does not come to stays to be taken.
@@ -234,5 +257,73 @@ impl Drop for Outputs {
 impl fmt::Debug for Outputs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Outputs({} of {} in {})", self.len(), self.sheet.table.producer, self.epoch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Layout, Ledger, PlannedOutput, Readers, Slab, Step};
+    use graphgrove_device::DevicePtr;
+
+    fn slot(number: u32) -> SlotIndex {
+        SlotIndex::new(number)
+    }
+
+    /// A slab of 150 outputs, of which the second 64 hold one that only the backward reads, an alias, and a value.
+    fn slab() -> Slab {
+        let layout = || Layout::of::<f32>(&[8]).unwrap();
+        let planned = (0..150).map(|number| match number {
+            70 => PlannedOutput::alias(OutputClass::Sibling(slot(69)), layout(), 0),
+            71 => PlannedOutput::not_tensor(),
+            _ => {
+                let fresh = PlannedOutput::fresh(DevicePtr::new(0x1000 + 512 * number), 512, layout());
+                fresh.read_by(if number == 72 { Readers::Backward } else { Readers::Caller })
+            }
+        });
+        Slab::new(&Ledger::new(), "F", 0, planned.collect()).unwrap()
+    }
+
+    fn outputs(slab: &mut Slab) -> Outputs {
+        slab.hand_back(Step::new(1), |_, _| None).unwrap().outputs
+    }
+
+    #[test]
+    fn a_list_gets_what_taking_one_after_the_other_gives() {
+        let (mut slab, mut same) = (slab(), slab());
+        for taken in [vec![], vec![3], vec![64, 130], vec![70], vec![69, 149]] {
+            let (mut outputs, mut others) = (outputs(&mut slab), outputs(&mut same));
+            for &output in &taken {
+                drop((outputs.take(slot(output)), others.take(slot(output))));
+            }
+            let mut list = vec![None];
+            outputs.take_into(&mut list);
+            let expected: Vec<_> = others.take_all().collect();
+            assert_eq!(list.len(), 151);
+            for (output, (got, expected)) in list[1..].iter().zip(&expected).enumerate() {
+                let seen = |tensor: &Option<Tensor>| {
+                    tensor.as_ref().map(|tensor| (tensor.address().unwrap(), tensor.signature()))
+                };
+                assert_eq!(seen(got), seen(expected), "output {output} with {taken:?} taken before");
+            }
+            let live = |slab: &Slab| slab.live().collect::<Vec<_>>();
+            drop((outputs, others));
+            assert_eq!(live(&slab), live(&same));
+            drop((list, expected));
+            assert_eq!((live(&slab), live(&same)), (vec![], vec![]));
+        }
+    }
+
+    #[test]
+    fn an_output_is_taken_into_one_list_only() {
+        let mut slab = slab();
+        let mut outputs = outputs(&mut slab);
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        outputs.take_into(&mut first);
+        outputs.take_into(&mut second);
+        assert_eq!(first.iter().flatten().count(), 148);
+        assert_eq!((second.len(), second.iter().flatten().count()), (150, 0));
+        first.truncate(1);
+        assert_eq!(slab.live().collect::<Vec<_>>(), [slot(0)]);
     }
 }

@@ -198,6 +198,11 @@ impl Sheet {
     /// anything by the bits of the last run.
     #[inline]
     pub(crate) fn is_free(&self) -> bool {
+        // With the caller's reference alone, no word is held and neither `Outputs` nor `SavedOutputs` are left. Acquire, paired
+        // with the release of each reference that went.
+        if self.refs.load(Ordering::Acquire) == 1 {
+            return true;
+        }
         self.nothing_held()
             && self.outputs.load(Ordering::Acquire) == 0
             && self.saved.load(Ordering::Acquire) == 0

@@ -7,6 +7,9 @@ use std::fmt;
 pub struct Signature(u64);
 
 impl Signature {
+    /// Stands where no layout is known. No layout has it.
+    pub(crate) const UNKNOWN: Self = Self(0);
+
     /// The word.
     #[must_use]
     pub const fn get(self) -> u64 {
@@ -41,7 +44,10 @@ impl Signer {
     }
 
     pub(crate) const fn finish(self) -> Signature {
-        Signature(fold(self.0 ^ FIRST, SECOND))
+        match fold(self.0 ^ FIRST, SECOND) {
+            0 => Signature(SECOND), // Zero is what stands for no layout.
+            word => Signature(word),
+        }
     }
 }
 

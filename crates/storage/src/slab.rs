@@ -36,6 +36,8 @@ pub struct Slab {
     valid: Box<[u64]>,
     /// The slots, as bits, that were live when their deaths were last asked for.
     seen: Box<[u64]>,
+    /// Whether `valid` or `seen` is something else than the slots that outputs own, which is what a run begins with.
+    is_marked: bool,
 }
 
 /// How many retired sheets a run looks at for one to use again.
@@ -75,6 +77,7 @@ impl Slab {
             made_in: Step::new(0),
             valid: vec![0; words].into(),
             seen: vec![0; words].into(),
+            is_marked: true,
         })
     }
 
@@ -133,8 +136,10 @@ impl Slab {
             *lock(&sheet.saved_elsewhere) = brought.saved;
         }
         (self.epoch, self.made_in) = (epoch, step);
-        for ((valid, seen), own) in self.valid.iter_mut().zip(&mut self.seen).zip(&sheet.table.own) {
-            (*valid, *seen) = (*own, *own);
+        if self.is_marked {
+            self.valid.copy_from_slice(&sheet.table.own);
+            self.seen.copy_from_slice(&sheet.table.own);
+            self.is_marked = false;
         }
         // SAFETY: `begin` has just counted one reference for the outputs, and one for what is saved, if anything is.
         let (for_outputs, for_saved) =
@@ -249,6 +254,7 @@ impl Slab {
         let slots: SmallVec<[SlotIndex; 8]> = fates.iter().map(|(slot, _)| *slot).collect();
         let pinned = self.sheet.settle(self.epoch, self.made_in, fates, all);
         if pinned.is_empty() || !all {
+            self.is_marked = true;
             for slot in slots.into_iter().filter(|slot| !pinned.contains(slot)) {
                 if let Some(valid) = self.valid.get_mut(slot.word() as usize) {
                     *valid &= !slot.bit();
@@ -256,6 +262,12 @@ impl Slab {
             }
         }
         pinned
+    }
+
+    /// Whether a hold is one of the last run, and nothing of that run has become stale or was moved.
+    #[inline]
+    pub(crate) fn is_surely_of_last_run(&self, hold: &Hold) -> bool {
+        hold.is_current_on(&self.sheet, self.epoch)
     }
 
     /// Whether a hold is one of the last run, and its value is where it was.
@@ -336,7 +348,7 @@ impl Slab {
     #[must_use]
     #[inline]
     pub fn any_live(&self) -> bool {
-        (0..self.words()).any(|word| self.live_word(word) != 0)
+        !self.sheet.is_sole() && (0..self.words()).any(|word| self.live_word(word) != 0)
     }
 
     /// The slots that are live, lowest first.
@@ -356,6 +368,7 @@ impl Slab {
                 let seen = self.seen.get_mut(word as usize)?;
                 if let Some(slot) = SlotIndex::in_word(word, *seen & !live).next() {
                     *seen &= !slot.bit();
+                    self.is_marked = true;
                     return Some(slot);
                 }
                 word += 1;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use graphgrove_device::DevicePtr;
 
+use crate::block::Origin;
 use crate::storage::{Kind, check_bounds};
 use crate::{DType, Error, Layout, Signature, Slab, SlotIndex, Storage};
 
@@ -15,9 +16,36 @@ use crate::{DType, Error, Layout, Signature, Slab, SlotIndex, Storage};
 #[derive(Clone)]
 pub struct Tensor {
     storage: Storage,
-    /// The layout, and the bytes from where the storage starts to the first element. None means those recorded for the slot
-    /// that the storage is, so that taking an output need not read them.
-    view: Option<(Arc<Layout>, u64)>,
+    /// None means what is recorded for the slot that the storage is, so that taking an output need not read it.
+    layout: Option<Arc<Layout>>,
+    /// The bytes from where the storage starts to the first element; as recorded too without a layout, and zero here, so that
+    /// taking an output writes zeros alone.
+    offset: u64,
+    /// What a replay compares, where nothing can change it.
+    fixed: Fixed,
+}
+
+/// The layout and the address of a tensor whose memory neither moves nor goes stale.
+#[derive(Clone, Copy)]
+struct Fixed {
+    signature: Signature,
+    address: DevicePtr,
+}
+
+impl Fixed {
+    /// What may change. Zero throughout, so that taking an output writes it at once.
+    const UNKNOWN: Self = Self { signature: Signature::UNKNOWN, address: DevicePtr::NULL };
+
+    fn of(storage: &Storage, layout: &Layout, offset: u64) -> Self {
+        match &storage.0 {
+            // What is not the pool's never becomes a slot's.
+            Kind::Block(block) if block.origin == Origin::Outside && !block.base.is_null() => block
+                .base
+                .checked_add(offset)
+                .map_or(Self::UNKNOWN, |address| Self { signature: layout.signature(), address }),
+            _ => Self::UNKNOWN,
+        }
+    }
 }
 
 /// What stands in for a recorded layout that cannot be missing.
@@ -49,18 +77,20 @@ impl Tensor {
             check_bounds(offset, layout.span_bytes(), bytes)?;
             offset
         };
-        Ok(Self { storage, view: Some((layout, offset)) })
+        let fixed = Fixed::of(&storage, &layout, offset);
+        Ok(Self { storage, layout: Some(layout), offset, fixed })
     }
 
     /// The output recorded for the slot that the storage is.
     #[inline]
     pub(crate) fn recorded(storage: Storage) -> Self {
-        Self { storage, view: None }
+        Self { storage, layout: None, offset: 0, fixed: Fixed::UNKNOWN }
     }
 
     /// A view whose bounds were checked when its node was recorded.
     pub(crate) fn checked(storage: Storage, view: Option<(Arc<Layout>, u64)>) -> Self {
-        Self { storage, view }
+        let (layout, offset) = view.map_or((None, 0), |(layout, offset)| (Some(layout), offset));
+        Self { storage, layout, offset, fixed: Fixed::UNKNOWN }
     }
 
     /// The storage.
@@ -82,8 +112,8 @@ impl Tensor {
     }
 
     pub(crate) fn shared_layout(&self) -> Option<&Arc<Layout>> {
-        match (&self.view, &self.storage.0) {
-            (Some((layout, _)), _) => Some(layout),
+        match (&self.layout, &self.storage.0) {
+            (Some(layout), _) => Some(layout),
             (None, Kind::Slot(hold)) => hold.sheet().table.layout(hold.slot()),
             _ => None,
         }
@@ -111,8 +141,8 @@ impl Tensor {
     #[must_use]
     #[inline]
     pub fn signature(&self) -> Signature {
-        match &self.view {
-            Some((layout, _)) => layout.signature(),
+        match &self.layout {
+            Some(layout) => layout.signature(),
             None => self.layout().signature(),
         }
     }
@@ -121,10 +151,9 @@ impl Tensor {
     #[must_use]
     #[inline]
     pub fn offset_bytes(&self) -> u64 {
-        match (&self.view, &self.storage.0) {
-            (Some((_, offset)), _) => *offset,
+        match (&self.layout, &self.storage.0) {
             (None, Kind::Slot(hold)) => hold.sheet().table.place(hold.slot()).offset,
-            _ => 0,
+            _ => self.offset,
         }
     }
 
@@ -158,10 +187,7 @@ impl Tensor {
     #[inline]
     pub fn locate(&self) -> Option<DevicePtr> {
         match &self.storage.0 {
-            Kind::Block(block) if block.adopted().is_none() => {
-                let offset = self.view.as_ref().map_or(0, |(_, offset)| *offset);
-                block.base.checked_add(offset)
-            }
+            Kind::Block(block) if block.adopted().is_none() => block.base.checked_add(self.offset),
             _ => self.locate_slot(),
         }
     }
@@ -170,12 +196,20 @@ impl Tensor {
     #[must_use]
     #[inline]
     pub fn locate_as(&self, signature: Signature) -> Option<DevicePtr> {
-        if let (Some((layout, offset)), Kind::Block(block)) = (&self.view, &self.storage.0)
+        if let (Some(layout), Kind::Block(block)) = (&self.layout, &self.storage.0)
             && block.adopted().is_none()
         {
-            return if layout.signature() == signature { block.base.checked_add(*offset) } else { None };
+            return if layout.signature() == signature { block.base.checked_add(self.offset) } else { None };
         }
         if self.signature() == signature { self.locate_slot() } else { None }
+    }
+
+    /// Whether the tensor has this layout and lies at this address, both for good: its memory is from outside of the pool. False
+    /// says nothing of any other tensor; [`locate_as`](Self::locate_as) does.
+    #[must_use]
+    #[inline]
+    pub fn is_fixed_at(&self, signature: Signature, address: DevicePtr) -> bool {
+        self.fixed.signature == signature && self.fixed.address == address
     }
 
     #[inline(never)]
@@ -198,6 +232,17 @@ impl Tensor {
         hold.slot() == slot && slab.is_of_last_run(hold)
     }
 
+    /// Whether the tensor is what the slab's last run left in a slot, as it was handed back and without a closer look at what
+    /// became of it. False says nothing of a view of it; [`is_value_of`](Self::is_value_of) does.
+    #[must_use]
+    #[inline]
+    pub fn is_output_of(&self, slab: &Slab, slot: SlotIndex) -> bool {
+        match (&self.layout, &self.storage.0) {
+            (None, Kind::Slot(hold)) => hold.slot() == slot && slab.is_surely_of_last_run(hold),
+            _ => false,
+        }
+    }
+
     /// Whether the two lie in the same memory, at whatever places.
     ///
     /// # Errors
@@ -209,7 +254,7 @@ impl Tensor {
     /// The slot whose recorded output this is, if it was handed back by a node and no view was taken of it.
     #[must_use]
     pub fn output(&self) -> Option<SlotIndex> {
-        match (&self.view, &self.storage.0) {
+        match (&self.layout, &self.storage.0) {
             (None, Kind::Slot(hold)) => Some(hold.slot()),
             _ => None,
         }
@@ -232,5 +277,66 @@ impl fmt::Debug for Tensor {
         let layout = self.layout();
         write!(f, "Tensor({} {:?} strides {:?}", layout.dtype(), layout.shape(), layout.strides())?;
         write!(f, ", byte {} of {:?})", self.offset_bytes(), self.storage)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Ledger, PlannedOutput, Step};
+
+    fn layout() -> Layout {
+        Layout::of::<f32>(&[4]).unwrap()
+    }
+
+    fn is_fixed(tensor: &Tensor, at: u64) -> bool {
+        tensor.is_fixed_at(layout().signature(), DevicePtr::new(at))
+    }
+
+    #[test]
+    fn memory_from_outside_stays_at_its_address_in_every_handle() {
+        let tensor = Tensor::new(Storage::unowned(DevicePtr::new(0x100), 64), layout(), 32).unwrap();
+        for handle in [&tensor, &tensor.clone()] {
+            assert!(is_fixed(handle, 0x120) && !is_fixed(handle, 0x100));
+            assert!(
+                !handle.is_fixed_at(Layout::of::<f32>(&[2, 2]).unwrap().signature(), DevicePtr::new(0x120))
+            );
+        }
+        let view = tensor.slice(0, 2..3, 1).unwrap();
+        assert!(view.is_fixed_at(view.signature(), DevicePtr::new(0x128)));
+    }
+
+    #[test]
+    fn an_output_is_told_from_its_views_and_from_those_of_other_runs_and_slabs() {
+        let planned = |at| PlannedOutput::fresh(DevicePtr::new(at), 64, layout());
+        let slab = |at| Slab::new(&Ledger::new(), "F", 0, vec![planned(at), planned(at + 64)]).unwrap();
+        let (mut slab, mut other) = (slab(0x100), slab(0x200));
+        let run = |slab: &mut Slab| {
+            slab.hand_back(Step::new(1), |_, _| None).unwrap().outputs.take(SlotIndex::new(0)).unwrap()
+        };
+        let (output, foreign) = (run(&mut slab), run(&mut other));
+        let is_it = |tensor: &Tensor, slab: &Slab, slot| tensor.is_output_of(slab, SlotIndex::new(slot));
+        assert!(is_it(&output, &slab, 0) && is_it(&output.clone(), &slab, 0));
+        assert!(!is_it(&output, &slab, 1) && !is_it(&output, &other, 0) && !is_it(&foreign, &slab, 0));
+        assert!(!is_it(&output.slice(0, 0..4, 1).unwrap(), &slab, 0));
+        let newer = run(&mut slab);
+        assert!(!is_it(&output, &slab, 0) && is_it(&newer, &slab, 0));
+    }
+
+    #[test]
+    fn what_may_become_stale_or_move_is_not_fixed() {
+        let block = Storage::pool_block(DevicePtr::new(0x100), 64, Box::new(()));
+        assert!(!is_fixed(&Tensor::new(block, layout(), 0).unwrap(), 0x100));
+        let planned = PlannedOutput::fresh(DevicePtr::new(0x100), 64, layout());
+        let mut slab = Slab::new(&Ledger::new(), "F", 0, vec![planned]).unwrap();
+        let mut back = slab.hand_back(Step::new(1), |_, _| None).unwrap();
+        let output = back.outputs.take(SlotIndex::new(0)).unwrap();
+        let view = output.slice(0, 0..4, 1).unwrap();
+        assert!(!is_fixed(&output, 0x100) && !is_fixed(&view, 0x100));
+        assert!(
+            !Tensor::empty(Layout::of::<f32>(&[0]).unwrap())
+                .unwrap()
+                .is_fixed_at(layout().signature(), DevicePtr::NULL)
+        );
     }
 }

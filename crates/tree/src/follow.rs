@@ -1,8 +1,8 @@
 //! Whether the path may go on with a node, for whoever has compiled the node's own expectations.
 
+use crate::NodeId;
 use crate::liveness::Liveness;
 use crate::tree::Tree;
-use crate::NodeId;
 
 impl Tree {
     /// Whether the path may go on with this recording as far as steps and the path itself are concerned: what

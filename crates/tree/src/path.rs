@@ -126,6 +126,22 @@ impl Path {
         )
     }
 
+    /// Takes off the entries from `len` on if they leave nothing to be seen to: no pending backward, no note and no warm-up
+    /// run. Returns whether it has.
+    #[inline]
+    pub(crate) fn cut_bare(&mut self, len: usize) -> bool {
+        let is_bare = self.pending == 0 && self.staged.is_empty() && self.saved.is_empty();
+        // Nothing but a warm-up hangs below a warm-up, so if the last run is none, no other is.
+        if !is_bare || self.state == PathState::WarmUp {
+            return false;
+        }
+        self.entries.truncate(len);
+        if len == 0 {
+            self.state = PathState::None;
+        }
+        true
+    }
+
     /// Takes off the entries from `len` on and returns them.
     pub(crate) fn cut(&mut self, len: usize) -> impl Iterator<Item = PathEntry> + '_ {
         let tail = self.entries.get(len..).unwrap_or_default();

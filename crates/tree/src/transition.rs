@@ -204,7 +204,7 @@ impl Tree {
             self.step = Step::new(self.step.get() + 1);
         }
         self.steps_answered = self.steps_answered.max(moment.steps_answered);
-        if (depth as usize) < self.path.len() {
+        if (depth as usize) < self.path.len() && !self.path.cut_bare(depth as usize) {
             ran.ended_warm_ups = self.cut_path(depth as usize);
         }
         match kind {
@@ -216,7 +216,10 @@ impl Tree {
         }
         let entry = PathEntry { node: id, epoch: ran.epoch, step: self.step, token: ran.token };
         self.path.push(entry, state);
-        if let Some(last) = self.last.and_then(|last| self.nodes.get_mut(last)) {
+        // What was predicted is what the last node's successor says already.
+        if self.predicted != Some(id)
+            && let Some(last) = self.last.and_then(|last| self.nodes.get_mut(last))
+        {
             last.successor = Some(id);
         }
         // A node that follows itself has learnt that just now.

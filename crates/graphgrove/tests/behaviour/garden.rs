@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use graphgrove::{Backward, Engine, EngineBuilder, Function, Layout, Storage, Tensor};
+use graphgrove::{Engine, EngineBuilder, Function, Layout, Storage, Tensor};
 use graphgrove_device::{Args, LaunchDims, Memory, SegmentMemory, Streams};
 use graphgrove_sim::{SimDevice, SimKernel, kernels};
 
 pub(crate) const N: u64 = 32;
-
-pub(crate) type Token = Backward<SimDevice>;
 
 pub(crate) struct Garden {
     pub(crate) device: Arc<SimDevice>,
@@ -63,10 +61,6 @@ impl Garden {
             cx.launch(&kernel, LaunchDims::for_elements(N as u32), &args)?;
             Ok(vec![out])
         })
-    }
-
-    pub(crate) fn kernels(&self) -> (SimKernel, SimKernel) {
-        (self.add.clone(), self.mul.clone())
     }
 }
 

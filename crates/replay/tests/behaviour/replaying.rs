@@ -1,26 +1,142 @@
-//! The way of a replay.
+//! The way of a replay: nodes, the path, and what is expected to run next.
 
-use graphgrove_replay::{Call, Input, Method};
-use graphgrove_storage::{SlotIndex, Step};
+use graphgrove_replay::{Error, Method, Mismatch};
+use graphgrove_storage::{Event, SlotIndex, Step};
 
-use crate::workshop::Shop;
+use crate::workshop::{BOTH, Shop, kept, take};
 
 #[test]
 fn a_replay_reads_the_inputs_of_its_own_call() {
-    for method in [Method::Fast, Method::Reference] {
+    for method in BOTH {
         let mut shop = Shop::new(method);
-        let (a, b) = (shop.tensor(1.0), shop.tensor(2.0));
-        let mut first = shop.record_sum(None, &[Input::kept(&a), Input::kept(&b)]).unwrap();
+        let (a, b, c) = (shop.tensor(1.0), shop.tensor(2.0), shop.tensor(5.0));
+        let mut first = shop.record_sum(None, &[kept(&a), kept(&b)]).unwrap();
         let node = first.node;
-        let sum = first.outputs.take(SlotIndex::new(0)).unwrap();
+        let sum = take(&mut first, 0);
         assert_eq!(shop.value(&sum), 3.0);
         drop((first, sum));
-        let c = shop.tensor(5.0);
+        assert_eq!(shop.run(node, &[kept(&a), kept(&c)]), 6.0, "{method:?}");
+        shop.verdict();
+    }
+}
+
+#[test]
+fn a_node_runs_below_its_parent_and_nowhere_else() {
+    for method in BOTH {
+        let mut shop = Shop::new(method);
+        let x = shop.tensor(1.0);
+        let root = shop.record_sum(None, &[kept(&x)]).unwrap().node;
+        let child = shop.record_sum(Some(root), &[kept(&x)]).unwrap().node;
+        let other = shop.record_sum(None, &[kept(&x)]).unwrap().node;
+        assert_eq!(shop.replayer.path(), [other]);
+        let refused = shop.replay(child, &[kept(&x)]).unwrap_err();
+        assert_eq!(refused, Mismatch::Parent { parent: root, place: 0 }.into());
+        assert_eq!(shop.run(root, &[kept(&x)]), 1.0);
+        assert_eq!(shop.run(child, &[kept(&x)]), 1.0);
+        assert_eq!(shop.replayer.path(), [root, child]);
+        assert_eq!((shop.replayer.replays(root), shop.replayer.replays(child)), (Some(1), Some(1)));
+        shop.verdict();
+    }
+}
+
+#[test]
+fn a_recording_whose_parent_is_not_on_the_path_becomes_no_node() {
+    let mut shop = Shop::new(Method::Fast);
+    let x = shop.tensor(1.0);
+    let root = shop.record_sum(None, &[kept(&x)]).unwrap().node;
+    let other = shop.record_sum(None, &[kept(&x)]).unwrap().node;
+    let refused = shop.record_sum(Some(root), &[kept(&x)]).unwrap_err();
+    assert_eq!(refused, Mismatch::Parent { parent: root, place: 0 }.into());
+    assert_eq!(shop.replayer.path(), [other]);
+}
+
+#[test]
+fn what_ran_next_last_time_is_expected_to_run_next() {
+    for method in BOTH {
+        let mut shop = Shop::new(method);
+        let x = shop.tensor(1.0);
+        let a = shop.record_sum(None, &[kept(&x)]).unwrap().node;
+        assert_eq!(shop.replayer.predicted(), None);
+        let b = shop.record_sum(Some(a), &[kept(&x)]).unwrap().node;
+        let c = shop.record_sum(Some(b), &[kept(&x)]).unwrap().node;
+        for (runs, next) in [(a, b), (b, c), (c, a), (a, b), (b, c)] {
+            drop(shop.replay(runs, &[kept(&x)]).unwrap());
+            assert_eq!(shop.replayer.predicted(), Some(next));
+        }
+        drop(shop.replay(a, &[kept(&x)]).unwrap());
+        drop(shop.replay(a, &[kept(&x)]).unwrap());
+        assert_eq!(shop.replayer.predicted(), Some(a), "a loop over one function follows itself");
+    }
+}
+
+#[test]
+fn a_check_is_good_until_anything_else_is_done() {
+    for method in BOTH {
+        let mut shop = Shop::new(method);
+        let x = shop.tensor(1.0);
+        let node = shop.record_sum(None, &[kept(&x)]).unwrap().node;
+        let spare = shop.record_sum(None, &[kept(&x)]).unwrap().node;
+        drop(shop.replay(node, &[kept(&x)]).unwrap());
         let stream = shop.stream.clone();
-        let inputs = [Input::kept(&a), Input::kept(&c)];
-        let mut again = shop.replayer.replay(node, &Call::new(&stream, Step::new(2), &inputs)).unwrap();
-        let sum = again.outputs.take(SlotIndex::new(0)).unwrap();
-        assert_eq!(shop.value(&sum), 6.0, "{method:?}");
-        shop.device.verdict().unwrap();
+        let inputs = [kept(&x)];
+        let call = graphgrove_replay::Call::new(&stream, Step::new(3), &inputs);
+        let moves: [&dyn Fn(&mut Shop); 5] = [
+            &|shop| drop(shop.replay(node, &[kept(&x)]).unwrap()),
+            &|shop| shop.replayer.cut_path(1),
+            &|shop| shop.replayer.end_path(Step::new(3), None).unwrap(),
+            &|shop| assert!(shop.replayer.slab_mut(node).is_some()),
+            &|shop| drop(shop.replayer.remove(spare)),
+        ];
+        for something in moves {
+            let checked = shop.replayer.check(node, &call).unwrap();
+            assert_eq!(checked.node(), node);
+            something(&mut shop);
+            let launches = shop.device.counts();
+            assert_eq!(shop.replayer.launch(checked, &call).unwrap_err(), Error::OldCheck);
+            assert_eq!(shop.device.counts(), launches);
+        }
+        let (one, two) =
+            (shop.replayer.check(node, &call).unwrap(), shop.replayer.check(node, &call).unwrap());
+        drop(shop.replayer.launch(one, &call).unwrap());
+        assert_eq!(shop.replayer.launch(two, &call).unwrap_err(), Error::OldCheck);
+    }
+}
+
+#[test]
+fn a_removed_node_is_unknown_and_its_outputs_stay_valid() {
+    for method in BOTH {
+        let mut shop = Shop::new(method);
+        let x = shop.tensor(4.0);
+        let mut first = shop.record_sum(None, &[kept(&x)]).unwrap();
+        let (node, output) = (first.node, take(&mut first, 0));
+        assert_eq!(shop.replayer.remove(node).map(|_| ()), Err(Error::OnPath { node }));
+        shop.replayer.cut_path(0);
+        let slab = shop.replayer.remove(node).unwrap();
+        assert!(slab.is_live(SlotIndex::new(0)));
+        assert_eq!(shop.value(&output), 4.0);
+        assert_eq!(shop.replay(node, &[kept(&x)]).unwrap_err(), Mismatch::UnknownNode { node }.into());
+        assert_eq!(shop.replayer.remove(node).map(|_| ()), Err(Error::UnknownNode { node }));
+        assert!(shop.replayer.slab(node).is_none() && shop.replayer.replays(node).is_none());
+        shop.verdict();
+    }
+}
+
+#[test]
+fn the_end_of_a_path_makes_its_handles_stale_and_says_who_ended_it() {
+    for method in BOTH {
+        let mut shop = Shop::new(method);
+        let x = shop.tensor(4.0);
+        let mut root = shop.record_sum(None, &[kept(&x)]).unwrap();
+        let mut child = shop.record_sum(Some(root.node), &[kept(&x)]).unwrap();
+        let outputs = [take(&mut root, 0), take(&mut child, 0)];
+        shop.replayer.end_path(Step::new(9), Some("G".into())).unwrap();
+        assert_eq!(shop.replayer.path(), []);
+        for output in outputs {
+            let stale = output.storage().stale().unwrap();
+            assert_eq!((stale.cause.event, stale.cause.step), (Event::StepBegan, Step::new(9)));
+            assert_eq!(stale.cause.by.as_deref(), Some("G"));
+        }
+        let printed = format!("{:?}", shop.replayer);
+        assert!(printed.contains("2 nodes"), "{printed}");
     }
 }

@@ -1,0 +1,71 @@
+//! A gate by instruction count on a call that is replayed, the device's null launch included. It needs valgrind and
+//! `gungraun-runner`: `cargo bench -p graphgrove --bench instructions`.
+
+#![allow(clippy::unwrap_used, reason = "a benchmark whose set-up does not work measures nothing")]
+#![allow(missing_docs, reason = "the macros make items that cannot be documented")]
+
+use std::sync::Arc;
+
+use graphgrove::{Arg, Engine, Function, Layout, Outputs, Storage, Tensor};
+use graphgrove_device::{Memory, SegmentMemory};
+use graphgrove_sim::SimDevice;
+use gungraun::{
+    Callgrind, EventKind, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main,
+};
+
+fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
+    let mut callgrind = Callgrind::default();
+    callgrind.hard_limits([(EventKind::Ir, instructions)]);
+    let mut config = LibraryBenchmarkConfig::default();
+    config.tool(callgrind);
+    config
+}
+
+fn leak<T>(value: T) -> &'static mut T {
+    Box::leak(Box::new(value))
+}
+
+/// A function that is replayed by now, the inputs of its calls, and a place for its outputs. Leaked, since its end would be
+/// measured otherwise.
+type Rig =
+    (&'static Function<SimDevice>, &'static mut Vec<Arg<'static, SimDevice>>, &'static mut Option<Outputs>);
+
+fn rig(outputs: usize, staged: usize) -> Rig {
+    let device = Arc::new(SimDevice::builder().null_launch(true).checker(false).build());
+    let engine = leak(Engine::new(Arc::clone(&device)).unwrap());
+    let layout = Layout::of::<f32>(&[8]).unwrap();
+    let function = leak(engine.function("F", move |cx| {
+        let mut made = Vec::new();
+        for _ in 0..outputs {
+            let out = cx.empty(layout.clone())?;
+            cx.fill(&out, 0)?;
+            made.push(out);
+        }
+        Ok(made)
+    }));
+    let tensors = (0..staged).map(|_| {
+        let segment = leak(device.allocate(4096).unwrap());
+        Tensor::new(Storage::unowned(segment.base(), 4096), Layout::of::<f32>(&[8]).unwrap(), 0).unwrap()
+    });
+    let tensors: &'static [Tensor] = tensors.collect::<Vec<_>>().leak();
+    let args = leak(tensors.iter().map(Arg::Kept).collect::<Vec<_>>());
+    for _ in 0..5 {
+        drop(function.call(&mut args[..]).unwrap());
+    }
+    let calls = engine.stats().unwrap().calls;
+    assert_eq!((calls.recordings, calls.replays, calls.eager), (1, 3, 0));
+    (function, args, leak(None))
+}
+
+#[library_benchmark]
+#[bench::plain(rig(1, 0))]
+#[bench::of_320_outputs(rig(320, 0))]
+#[bench::staged_1(rig(1, 1))]
+#[bench::staged_8(rig(1, 8))]
+fn call((function, args, out): Rig) {
+    *out = function.call(&mut args[..]).ok();
+}
+
+library_benchmark_group!(name = calling, config = at_most(2000), benchmarks = call);
+
+main!(library_benchmark_groups = calling);
