@@ -7,7 +7,8 @@ const GUIDE: &str = include_str!("../../../../docs/guide/errors.md");
 
 /// The variants of the enum, by how rustfmt lays them out: one level in, before a brace, a parenthesis or a comma.
 fn variants() -> BTreeSet<&'static str> {
-    let body = ERRORS.split("pub enum Error {").nth(1).unwrap_or_default().split("\n}").next().unwrap_or_default();
+    let body =
+        ERRORS.split("pub enum Error {").nth(1).unwrap_or_default().split("\n}").next().unwrap_or_default();
     let lines = body.lines().filter_map(|line| line.strip_prefix("    "));
     let names = lines.filter(|line| line.starts_with(|first: char| first.is_ascii_uppercase()));
     names.filter_map(|line| line.split(|end: char| !end.is_ascii_alphanumeric()).next()).collect()
