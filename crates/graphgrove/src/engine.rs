@@ -128,7 +128,7 @@ impl EngineBuilder {
     }
 }
 
-struct State<D: Device> {
+pub(crate) struct State<D: Device> {
     functions: Vec<Registered<D>>,
     /// The first is that of all trees, if there is one yet.
     groves: Vec<Grove<D>>,
@@ -159,8 +159,8 @@ struct Registered<D: Device> {
 pub(crate) struct Shared<D: Device> {
     pub(crate) device: Arc<D>,
     stream: D::Stream,
-    /// Memory outside of every recording: of plain runs, and of what is copied out.
-    plain: Pool<D>,
+    /// Memory outside of every recording: of plain runs, of what is copied out, and of values of the host.
+    pub(crate) plain: Pool<D>,
     options: EngineBuilder,
     registry: Mutex<Registry<D>>,
     /// Tokens that were dropped. A drop only notes itself: it may happen anywhere, in the middle of a call too.
@@ -175,7 +175,7 @@ pub(crate) struct Shared<D: Device> {
 type Kind = (CallKind, Option<u64>, usize);
 
 /// Warms functions up, records and replays them. Clones are the same engine; it may be used from any thread.
-pub struct Engine<D: Device>(Arc<Shared<D>>);
+pub struct Engine<D: Device>(pub(crate) Arc<Shared<D>>);
 
 impl<D: Device> Clone for Engine<D> {
     fn clone(&self) -> Self {
@@ -326,7 +326,7 @@ impl<D: Device> Engine<D> {
 
 impl<D: Device> Shared<D> {
     #[inline]
-    fn with<T>(&self, what: &str, run: impl FnOnce(&mut State<D>) -> Result<T>) -> Result<T> {
+    pub(crate) fn with<T>(&self, what: &str, run: impl FnOnce(&mut State<D>) -> Result<T>) -> Result<T> {
         let state = self.state.lock();
         let Ok(mut state) = state.try_borrow_mut() else {
             return Err(Error::Nested { function: what.to_owned() });

@@ -3,6 +3,7 @@
 use graphgrove_device::DeviceError;
 use graphgrove_pool::PoolError;
 use graphgrove_replay::Mismatch;
+use graphgrove_storage::DType;
 
 use crate::Layers;
 
@@ -71,6 +72,22 @@ pub enum Error {
         given: usize,
         /// How many were expected.
         expected: usize,
+    },
+    /// A tensor was to be made of more or fewer values than its shape has elements.
+    #[error("{given} values for a tensor of shape {shape:?}")]
+    ElementCount {
+        /// How many values there are.
+        given: usize,
+        /// The shape.
+        shape: Vec<u64>,
+    },
+    /// The elements of a tensor are of another type.
+    #[error("elements of type {found} asked for as {asked}")]
+    ElementType {
+        /// The type that was asked for.
+        asked: DType,
+        /// The type that they have.
+        found: DType,
     },
     /// Memory that a function allocated in the pool outlived it without being an output.
     #[error(

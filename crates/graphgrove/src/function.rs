@@ -86,6 +86,32 @@ impl<D: Device> Function<D> {
         self.calling().call(args)
     }
 
+    /// Calls the function as a [forward](Calling::forward) on the engine's stream, without parameters.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub fn forward<'a>(&self, args: impl AsMut<[Arg<'a, D>]>) -> Result<(Outputs, Backward<D>)>
+    where
+        D: 'a,
+    {
+        self.calling().forward(args)
+    }
+
+    /// Calls the function as the [backward](Calling::backward) of a forward, on the engine's stream, without parameters.
+    ///
+    /// # Errors
+    /// As [`Calling::backward`].
+    pub fn backward<'a>(
+        &self,
+        token: Backward<D>,
+        args: impl IntoIterator<Item = Arg<'a, D>>,
+    ) -> Result<Outputs>
+    where
+        D: 'a,
+    {
+        self.calling().backward(token, args)
+    }
+
     /// A call whose parameters and stream are yet to be said.
     #[inline]
     pub fn calling(&self) -> Calling<'_, D> {
@@ -96,6 +122,12 @@ impl<D: Device> Function<D> {
     #[inline]
     pub fn with<'c>(&'c self, params: &'c ParamSet) -> Calling<'c, D> {
         Calling { params: Some(params), ..self.calling() }
+    }
+
+    /// A call on another stream than the engine's.
+    #[inline]
+    pub fn on<'c>(&'c self, stream: &'c D::Stream) -> Calling<'c, D> {
+        Calling { stream: Some(stream), ..self.calling() }
     }
 }
 

@@ -9,6 +9,7 @@ mod engine;
 mod error;
 mod function;
 mod grove;
+mod host_values;
 mod layers;
 mod memory;
 mod mode;
@@ -25,10 +26,26 @@ pub use context::Context;
 pub use engine::{Engine, EngineBuilder};
 pub use error::{Error, Result};
 pub use function::{Calling, Function, FunctionOptions};
+pub use graphgrove_device::{Args, Device, LaunchDims};
+pub use graphgrove_pool::pool::{Growth, PoolConfig, PoolStats};
 pub use graphgrove_replay::ParamSet;
 pub use graphgrove_storage::{DType, Element, Layout, Storage, Tensor};
 pub use graphgrove_tree::{Limits, OldOutput};
+pub use host_values::HostValue;
 pub use layers::Layers;
 pub use mode::Mode;
 pub use outputs::{Backward, Outputs};
 pub use stats::{CallStats, EngineStats, Reason};
+
+/// The guide and the README at the top, whose examples are compiled and run along with those of the crate.
+#[cfg(doctest)]
+mod guide {
+    #[doc = include_str!("../../../README.md")]
+    struct Top;
+    #[doc = include_str!("../../../docs/guide/concepts.md")]
+    struct Concepts;
+    #[doc = include_str!("../../../docs/guide/how-to.md")]
+    struct HowTo;
+    #[doc = include_str!("../../../docs/guide/errors.md")]
+    struct Errors;
+}

@@ -252,20 +252,21 @@ impl<D: Device> Replayer<D> {
         let HandedBack { outputs, saved } = back?;
         let outputs = match method {
             Method::Fast => CallOutputs::Bulk(outputs),
-            Method::Reference => self.one_by_one(key, outputs)?,
+            Method::Reference => self.one_by_one(outputs, call)?,
         };
         Ok(Replayed { node: key, outputs, saved })
     }
 
     /// Outputs as the reference path hands them back.
     #[cold]
-    fn one_by_one(&mut self, key: NodeKey, outputs: Outputs) -> Result<CallOutputs, Error> {
-        let dies = |expected: &Expected| matches!(expected, Expected::Managed { dies: true, .. });
-        if self.nodes.get(key).is_some_and(|node| node.expected.iter().any(dies)) {
-            // An input whose memory was used again is held until the call returns, and is no storage of that memory any more.
-            self.cache.clear();
-        }
+    fn one_by_one(&mut self, outputs: Outputs, call: &Call<'_, D>) -> Result<CallOutputs, Error> {
         self.cache.sweep();
+        for input in call.inputs {
+            // The caller lets go of it when the call is over, and an output may lie there already.
+            if let Input::Tensor { tensor, given_up: true } = input {
+                self.cache.give_up(tensor.storage());
+            }
+        }
         Ok(CallOutputs::Each(reference::take(outputs, &mut self.cache)?))
     }
 

@@ -70,6 +70,16 @@ impl StorageCache {
         (end <= size).then_some((id, offset))
     }
 
+    /// Forgets a storage that is given up: somebody may still have a handle of it for a moment, and its memory is in use again
+    /// already.
+    pub fn give_up(&mut self, storage: &Storage) {
+        if let (Ok(Some(id)), Ok(base)) = (storage.id(), storage.base())
+            && self.blocks.get(&base.get()).is_some_and(|entry| entry.watch.id() == Some(id))
+        {
+            self.blocks.remove(&base.get());
+        }
+    }
+
     /// The live storages, lowest address first.
     pub fn live(&self) -> impl Iterator<Item = (StorageId, DevicePtr, u64)> {
         self.blocks

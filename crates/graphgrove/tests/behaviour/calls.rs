@@ -1,9 +1,9 @@
 //! The way of calls: warm-up, recording, replay.
 
-use graphgrove::{Engine, Mode, args};
+use graphgrove::{Engine, Layers, Mode, args};
 use graphgrove_sim::SimDevice;
 
-use crate::garden::Garden;
+use crate::garden::{Garden, layout};
 
 #[test]
 fn a_function_warms_up_is_recorded_and_is_replayed_with_the_inputs_of_each_call() {
@@ -35,6 +35,30 @@ fn a_chain_of_calls_is_a_path_and_its_steps_are_replayed() {
             Mode::Eager => assert_eq!(calls.eager, 12),
             _ => assert_eq!((calls.recordings, calls.replays, calls.eager), (2, 8, 0), "{mode:?}"),
         }
+        garden.device.verdict().unwrap();
+    }
+}
+
+#[test]
+fn an_output_may_lie_where_an_input_was_given_up_with_every_set_of_layers() {
+    for layers in (0..=5).map(Layers::prefix) {
+        let garden = Garden::new(Engine::<SimDevice>::builder().layers(layers).mode(Mode::Trees));
+        let add = garden.add("add");
+        let twice_copied = garden.engine.function("twice copied", |cx| {
+            let (from, between) = (cx.take(0)?, cx.empty(layout())?);
+            cx.copy(&between, &from)?;
+            drop(from);
+            let out = cx.empty(layout())?;
+            cx.copy(&out, &between)?;
+            Ok(vec![out])
+        });
+        for turn in 0..5 {
+            let (a, b) = (garden.tensor(turn as f32), garden.tensor(3.0));
+            let [sum] = add.call(args![&a, &b]).unwrap().into_array().unwrap();
+            let [copy] = twice_copied.call(args![sum]).unwrap().into_array().unwrap();
+            assert_eq!(garden.value(&copy), turn as f32 + 3.0, "{layers} {turn}");
+        }
+        assert!(garden.engine.stats().unwrap().calls.replays > 0, "{layers}");
         garden.device.verdict().unwrap();
     }
 }
