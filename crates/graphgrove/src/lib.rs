@@ -9,6 +9,7 @@ mod engine;
 mod error;
 mod function;
 mod grove;
+mod known;
 mod layers;
 mod memory;
 mod mode;

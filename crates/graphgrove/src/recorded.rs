@@ -14,7 +14,8 @@ use smallvec::SmallVec;
 
 use crate::captured::{Made, Seen};
 use crate::describe::{ALIGNMENT, Described};
-use crate::grove::{Done, Grove, Held, NO_STORAGE_CACHE, Request, lives};
+use crate::grove::{Done, Grove, Held, Request, lives};
+use crate::known::NO_STORAGE_CACHE;
 use crate::memory::{Memory, names, plain};
 use crate::{Arg, Error, Layers, Result};
 
@@ -303,6 +304,7 @@ fn may_run_plainly(error: &Error) -> bool {
         Error::Device(device) => {
             matches!(device, DeviceError::Capture { .. } | DeviceError::MemoryNodes { .. })
         }
+        Error::Storage(graphgrove_storage::Error::Refused(_)) => true,
         Error::Replay(_) | Error::Survivors { .. } | Error::Skipped { .. } | Error::Pool(_) => true,
         _ => false,
     }
