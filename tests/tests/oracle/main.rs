@@ -4,4 +4,5 @@
 mod failures;
 mod garden;
 mod invariants;
+mod mended;
 mod programs;
