@@ -210,6 +210,20 @@ fn in_place<D: Device>(node: &Node<D>, slots: &PathSlabs<'_, D>) -> impl Iterato
     params.chain(managed).map(|(start, bytes)| (start.get(), start.get().saturating_add(bytes)))
 }
 
+/// The blocks of outputs of the path whose last handles go with the call. The recording may have put its own outputs there.
+pub(crate) fn given_up<D: Device>(call: &Call<'_, D>, slots: &PathSlabs<'_, D>) -> Vec<DevicePtr> {
+    let given = call.inputs.iter().filter_map(|input| match input {
+        Input::Tensor { tensor, given_up: true } => Some(*tensor),
+        _ => None,
+    });
+    let block = |tensor: &Tensor| {
+        let value = tensor.storage().slot_value().ok()??;
+        let place = slots.place_of(value.slab)?;
+        gives_up(call, slots, place, value.slot).then(|| tensor.storage().base().ok())?
+    };
+    given.filter_map(block).collect()
+}
+
 /// Takes every output, one at a time, and looks its storage up among those of the path.
 ///
 /// # Errors

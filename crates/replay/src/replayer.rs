@@ -243,6 +243,9 @@ impl<D: Device> Replayer<D> {
     /// [`Error::OldCheck`]; [`Error::Device`] for a launch that was refused: liveness, epochs and path are as before.
     #[inline]
     pub fn launch(&mut self, checked: Checked, call: &Call<'_, D>) -> Result<Replayed, Error> {
+        if self.nodes.get(checked.node).is_some_and(|node| node.method == Method::Reference) {
+            self.forget_given(call);
+        }
         let key = self.enqueue(checked, call)?;
         let Some(node) = self.nodes.get_mut(key) else { return Err(Error::UnknownNode { node: key }) };
         let Node { slab, sources, .. } = node;
@@ -255,6 +258,14 @@ impl<D: Device> Replayer<D> {
             Method::Reference => self.one_by_one(outputs)?,
         };
         Ok(Replayed { node: key, outputs, saved })
+    }
+
+    /// Takes the storages that die with a call out of the cache.
+    #[cold]
+    fn forget_given(&mut self, call: &Call<'_, D>) {
+        for base in reference::given_up(call, &PathSlabs { nodes: &self.nodes, path: &self.path }) {
+            self.cache.forget(base);
+        }
     }
 
     /// Outputs as the reference path hands them back.

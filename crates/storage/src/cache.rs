@@ -77,6 +77,11 @@ impl StorageCache {
             .filter_map(|(&start, entry)| Some((entry.watch.id()?, DevicePtr::new(start), entry.bytes)))
     }
 
+    /// Forgets the storage whose block starts here, as when the call that brings its last handles is about to drop them.
+    pub fn forget(&mut self, base: DevicePtr) {
+        self.blocks.remove(&base.get());
+    }
+
     /// Forgets what has died.
     pub fn sweep(&mut self) {
         self.blocks.retain(|_, entry| entry.watch.is_live());

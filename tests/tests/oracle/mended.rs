@@ -238,3 +238,51 @@ fn a_function_may_have_more_outputs_than_a_word_has_bits() {
         garden.end();
     }
 }
+
+#[test]
+fn an_input_that_is_misaligned_on_its_path_may_be_given_up_and_returned() {
+    for garden in Garden::both() {
+        let makes = garden.function("makes", FunctionOptions::new(), |running| {
+            let (a, b) = (running.context.take(0)?, running.context.take(1)?);
+            let made = running.mix(&a, &b, 1)?;
+            Ok(vec![running.view(&made, View { skip: 1, step: 0 })?])
+        });
+        let returns = garden.function("returns", FunctionOptions::new(), |running| {
+            let a = running.context.take(0)?;
+            drop(running.mix(&a, &a, 1)?);
+            Ok(vec![a])
+        });
+        let (a, b) = (garden.tensor(1), garden.tensor(2));
+        for turn in 0..5 {
+            let view = garden.one(&makes, &a, &b);
+            let [same] = returns.call(args![view]).unwrap().into_array().unwrap();
+            assert_eq!(garden.value(&same), mix_of(1, 2), "{turn}");
+        }
+        drop((makes, returns, a, b));
+        garden.end();
+    }
+}
+
+#[test]
+fn an_output_may_lie_where_an_input_was_that_its_call_has_given_up() {
+    for garden in Garden::both() {
+        let next = garden.function("next", FunctionOptions::new(), |running| {
+            let a = running.context.take(0)?;
+            let between = running.mix(&a, &a, 0)?;
+            drop(a);
+            Ok(vec![running.mix(&between, &between, 1)?])
+        });
+        let expected = |a| {
+            let between = mixed(a, a, 0);
+            mixed(between, between, 1)
+        };
+        for turn in 0..6 {
+            let [one] = next.call(args![garden.tensor(turn)]).unwrap().into_array().unwrap();
+            let [two] = next.call(args![one]).unwrap().into_array().unwrap();
+            let [three] = next.call(args![two]).unwrap().into_array().unwrap();
+            assert_eq!(garden.value(&three), expected(expected(expected(turn))), "{turn}");
+        }
+        drop(next);
+        garden.end();
+    }
+}
