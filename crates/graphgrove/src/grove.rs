@@ -299,7 +299,17 @@ impl<D: Device> Grove<D> {
             params: crate::describe::params(request.params, &addresses),
             inputs: &inputs,
         };
-        match self.tree.decide(&call, &lives!(self))? {
+        let decision = self.tree.decide(&call, &lives!(self))?;
+        let change = match &decision {
+            Decision::Replay(replay) => Some(replay.path_change()),
+            Decision::Record(plan) => Some(plan.path_change()),
+            Decision::WarmUp(plan) => Some(plan.path_change()),
+            Decision::Eager(_) => None,
+        };
+        if let Some(why) = change.and_then(|change| self.pinned(change.path_end()?)) {
+            return self.run_plainly(request, args, &described, Some(why));
+        }
+        match decision {
             Decision::Replay(replay) => {
                 let end = replay.path_change().path_end().cloned();
                 if let Some(end) = end {
@@ -409,6 +419,15 @@ impl<D: Device> Grove<D> {
     }
 
     /// The slab of a node.
+    pub(crate) fn slab(&self, node: NodeId) -> Option<&Slab> {
+        let held = self.nodes.get(node)?;
+        match held.key {
+            Some(key) => self.replayer.slab(key),
+            None => held.slab.as_ref(),
+        }
+    }
+
+    /// The slab of a node, to change it.
     pub(crate) fn slab_mut(&mut self, node: NodeId) -> Option<&mut Slab> {
         let held = self.nodes.get_mut(node)?;
         match held.key {

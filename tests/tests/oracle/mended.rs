@@ -286,3 +286,34 @@ fn an_output_may_lie_where_an_input_was_that_its_call_has_given_up() {
         garden.end();
     }
 }
+
+#[test]
+fn an_output_whose_address_somebody_has_is_left_alone_and_calls_go_on_plainly() {
+    for rule in [OldOutput::Error, OldOutput::CopyOut] {
+        for garden in Garden::both() {
+            let mix = garden.function("mix", FunctionOptions::new().old_outputs(rule), |running| {
+                let (a, b) = (running.context.take(0)?, running.context.take(1)?);
+                Ok(vec![running.mix(&a, &b, 1)?])
+            });
+            let (a, b) = (garden.tensor(1), garden.tensor(2));
+            for turn in 0..4 {
+                let out = garden.one(&mix, &a, &b);
+                let pin = out.pin().unwrap();
+                let at = out.address().unwrap();
+                for _ in 0..3 {
+                    garden.engine.begin_step().unwrap();
+                    let other = garden.one(&mix, &b, &a);
+                    assert_eq!(garden.value(&other), mix_of(2, 1), "{rule:?} {turn}");
+                    assert_eq!((garden.value(&out), out.address().unwrap()), (mix_of(1, 2), at), "{rule:?} {turn}");
+                }
+                drop(pin);
+                let other = garden.one(&mix, &b, &a);
+                assert_eq!(garden.value(&other), mix_of(2, 1), "{rule:?} {turn}");
+            }
+            let calls = garden.engine.stats().unwrap().calls;
+            assert!(calls.eager >= 10 && calls.replays > 0, "{calls:?}");
+            drop((mix, a, b));
+            garden.end();
+        }
+    }
+}
