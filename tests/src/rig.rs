@@ -94,6 +94,7 @@ pub fn check(program: &Program, setup: Setup) {
     // Who is dropped first must not matter.
     if program.seed.is_multiple_of(2) {
         drop((functions, engine, pending));
+        yard.settle(&device);
         drop((handles, params));
     } else {
         drop((params, handles));
@@ -103,6 +104,32 @@ pub fn check(program: &Program, setup: Setup) {
     assert_eq!(device.live_segments(), 0, "segments are left");
     assert_eq!(device.memory_info().unwrap(), before, "memory is left");
     device.verdict().unwrap();
+}
+
+/// What a program makes of an engine: its recordings as text, and where the values that are left lie, counted from the first.
+///
+/// # Panics
+/// As [`check`].
+#[must_use]
+pub fn trace(program: &Program, setup: Setup) -> (String, Vec<Option<u64>>) {
+    let device = SimDevice::builder().seed(program.seed).memory_bytes(64 << 20).granularity(4096).build();
+    let device = Arc::new(device);
+    let mut rig = Rig::new(&device, program, setup);
+    let mut places = Vec::new();
+    for round in 0..program.rounds {
+        rig.round(program, round);
+        places.extend(rig.handles.iter().map(|handle| handle.tensor.address().ok()));
+    }
+    let first = places.iter().flatten().map(|at| at.get()).min().unwrap_or(0);
+    // The names of parameter sets, which reasons mention too, are counted over all engines of a process.
+    let outline = rig.engine.outline().unwrap();
+    let bare = |line: &str| {
+        let line = line.split_once(": ").map_or(line, |(line, _)| line);
+        let (before, after) = line.split_once("of set").unwrap_or((line, ""));
+        format!("{before}{}\n", after.trim_start_matches(|digit: char| digit.is_ascii_digit()))
+    };
+    let text = outline.lines().map(bare).collect();
+    (text, places.iter().map(|at| at.map(|at| at.get() - first)).collect())
 }
 
 impl Rig {
@@ -392,6 +419,7 @@ impl Rig {
     /// Reads every value that can be read.
     fn compare(&mut self) {
         self.yard.settle(&self.device);
+        self.compare_blocks();
         for Handle { tensor, model } in &self.handles {
             match self.read(tensor) {
                 Ok(values) => {
@@ -406,6 +434,24 @@ impl Rig {
             for (tensor, model) in set.tensors().iter().zip(model) {
                 assert_eq!(self.read(tensor).unwrap(), self.model.values(model), "a parameter");
             }
+        }
+    }
+
+    /// Two handles lie in one block exactly if the model has one vector for them, and no two blocks overlap.
+    fn compare_blocks(&self) {
+        let mut blocks: Vec<(u64, u64, usize)> = Vec::new();
+        let params = self.params.iter().flat_map(|params| params.set.tensors().iter().zip(&params.model));
+        let handles = self.handles.iter().map(|handle| (&handle.tensor, &handle.model));
+        for (tensor, model) in handles.chain(params).filter(|(_, model)| model.len > 0) {
+            let storage = tensor.storage();
+            if let (Ok(base), Ok(bytes)) = (storage.base(), storage.bytes()) {
+                blocks.push((base.get(), base.get() + bytes, model.storage));
+            }
+        }
+        blocks.sort_unstable();
+        blocks.dedup();
+        for pair in blocks.windows(2) {
+            assert!(pair[0].1 <= pair[1].0, "two live storages in one block: {pair:?}");
         }
     }
 

@@ -123,13 +123,7 @@ impl<D: Device> Grove<D> {
         let is_it =
             |tensor: &Tensor| tensor.storage().slot_value().is_ok_and(|of| of.as_ref() == Some(value));
         let given = args.iter().filter(|arg| matches!(arg, Arg::Given(tensor) if is_it(tensor))).count();
-        let slab = self.by_slab.get(&value.slab).and_then(|node| {
-            let held = self.nodes.get(*node)?;
-            match held.key {
-                Some(key) => self.replayer.slab(key),
-                None => held.slab.as_ref(),
-            }
-        });
+        let slab = self.by_slab.get(&value.slab).and_then(|node| self.slab(*node));
         slab.is_some_and(|slab| {
             let holders = slab.holders(value.slot);
             holders.handles as usize == given && holders.waiting == 0 && !holders.saved

@@ -319,6 +319,7 @@ impl<D: Device> Engine<D> {
             state.is_shut_down = true;
             state.groves.clear();
             state.functions.clear();
+            self.0.registry.lock().waiting.clear();
             Ok(waited?)
         })
     }

@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use graphgrove_device::Device;
-use graphgrove_pool::plan::Plan;
 use graphgrove_pool::pool::{Checkpoint, Live, Pool, PoolConfig, PoolStats};
 use graphgrove_pool::ranges::BlockId;
-use graphgrove_replay::{Call, CallOutputs, Input, Method, NodeKey, ParamSet, Replayed, Replayer, Uses};
+use graphgrove_replay::{Call, CallOutputs, Input, Method, NodeKey, ParamSet, Replayed, Replayer};
 use graphgrove_storage::{Ledger, Slab, SlabId, SlotIndex, Step};
 use graphgrove_tree::{
     CallKind, Decision, FunctionId, FunctionSpec, Limits, Liveness, NodeId, Options, PendingRule, Ran,
@@ -18,6 +17,7 @@ use smallvec::SmallVec;
 
 use crate::describe::Described;
 use crate::function::FunctionData;
+use crate::known::WarmUps;
 use crate::outputs::Saved;
 use crate::reasons::Reasons;
 use crate::{Arg, CallStats, Layers, Outputs, Result};
@@ -72,18 +72,6 @@ pub(crate) struct Held<D: Device> {
     pub(crate) is_watched: bool,
 }
 
-/// What is known of the calls of a function with certain inputs.
-#[derive(Clone, Default)]
-pub(crate) struct Known {
-    pub(crate) plan: Option<Arc<Plan>>,
-    pub(crate) uses: Uses,
-    /// Whether its outputs share memory in a way for which the engine lacks a layer, so that it is not recorded.
-    pub(crate) is_refused: bool,
-}
-
-/// Why a function is not recorded that hands out shared memory.
-pub(crate) const NO_STORAGE_CACHE: &str = "its outputs share memory, and the engine has no storage cache";
-
 pub(crate) struct Grove<D: Device> {
     pub(crate) device: Arc<D>,
     /// Where captures and plain work run.
@@ -92,8 +80,7 @@ pub(crate) struct Grove<D: Device> {
     pub(crate) tree: Tree,
     pub(crate) nodes: SecondaryMap<NodeId, Held<D>>,
     pub(crate) by_slab: HashMap<SlabId, NodeId>,
-    /// A ((function, signatures) -> known) pair means: the last warm-up with them has shown this.
-    pub(crate) known: HashMap<(FunctionId, u64), Known>,
+    pub(crate) known: WarmUps,
     pub(crate) stats: CallStats,
     pub(crate) reasons: Reasons,
     /// Whether the pool knows that replays have run.
@@ -179,7 +166,7 @@ impl<D: Device> Grove<D> {
             tree,
             nodes: SecondaryMap::new(),
             by_slab: HashMap::new(),
-            known: HashMap::new(),
+            known: WarmUps::remembering(options.limits.warm_signatures as usize),
             stats: CallStats::default(),
             reasons: Reasons::default(),
             pool_knows: false,
@@ -309,9 +296,10 @@ impl<D: Device> Grove<D> {
             let why = conflict.to_string();
             return self.run_plainly(request, args, &described, Some(why));
         }
-        // That is known from a warm-up: there its outputs could be handed out, and its effects had happened.
-        if self.known.get(&(request.function, described.key)).is_some_and(|known| known.is_refused) {
-            return self.run_plainly(request, args, &described, Some(NO_STORAGE_CACHE.to_owned()));
+        // Only a warm-up shows that, when its effects have happened.
+        let known = self.known.get(&(request.function, described.key));
+        if let Some(why) = known.and_then(|known| known.refused.clone()) {
+            return self.run_plainly(request, args, &described, Some(why.to_string()));
         }
         let addresses = described.addresses.clone();
         let inputs = described.inputs.clone();
@@ -321,7 +309,17 @@ impl<D: Device> Grove<D> {
             params: crate::describe::params(request.params, &addresses),
             inputs: &inputs,
         };
-        match self.tree.decide(&call, &lives!(self))? {
+        let decision = self.tree.decide(&call, &lives!(self))?;
+        let change = match &decision {
+            Decision::Replay(replay) => Some(replay.path_change()),
+            Decision::Record(plan) => Some(plan.path_change()),
+            Decision::WarmUp(plan) => Some(plan.path_change()),
+            Decision::Eager(_) => None,
+        };
+        if let Some(why) = change.and_then(|change| self.pinned(change.path_end()?)) {
+            return self.run_plainly(request, args, &described, Some(why));
+        }
+        match decision {
             Decision::Replay(replay) => {
                 let end = replay.path_change().path_end().cloned();
                 if let Some(end) = end {
@@ -338,7 +336,7 @@ impl<D: Device> Grove<D> {
             Decision::Record(plan) => self.record(request, args, *plan, &described),
             Decision::WarmUp(plan) => self.warm_up(request, args, *plan, &described),
             Decision::Eager(reason) => {
-                self.reasons.add(&request.data.name, &reason);
+                self.skip(request, &reason.to_string())?;
                 self.run_eagerly(request, args, &described, &reason)
             }
         }
@@ -431,6 +429,15 @@ impl<D: Device> Grove<D> {
     }
 
     /// The slab of a node.
+    pub(crate) fn slab(&self, node: NodeId) -> Option<&Slab> {
+        let held = self.nodes.get(node)?;
+        match held.key {
+            Some(key) => self.replayer.slab(key),
+            None => held.slab.as_ref(),
+        }
+    }
+
+    /// The slab of a node, to change it.
     pub(crate) fn slab_mut(&mut self, node: NodeId) -> Option<&mut Slab> {
         let held = self.nodes.get_mut(node)?;
         match held.key {

@@ -10,6 +10,7 @@ mod error;
 mod function;
 mod grove;
 mod host_values;
+mod known;
 mod layers;
 mod memory;
 mod mode;

@@ -22,14 +22,6 @@ impl<D: Device> Grove<D> {
         args: &mut [Arg<'_, D>],
         end: &PathEnd,
     ) -> Result<()> {
-        for old in &end.slots {
-            let slot = graphgrove_storage::SlotIndex::new(old.value.slot.index.get());
-            if let Some(slab) = self.slab_mut(old.value.slot.node)
-                && slab.is_pinned(slot)
-            {
-                return Err(StorageError::Pinned { slot }.into());
-            }
-        }
         self.replayer.enter(&self.stream)?;
         self.bridge(request.stream, &self.stream.clone())?;
         self.carry(args, end)?;
@@ -53,9 +45,26 @@ impl<D: Device> Grove<D> {
             let (device, stream, pool) = (self.device.clone(), self.stream.clone(), self.plain.clone());
             let Some(slab) = self.slab_mut(node) else { continue };
             let ended = slab.end_step(&*device, &stream, &cause, rule, |bytes| copy_memory(&pool, bytes))?;
+            // Somebody has taken the address since the call was decided: nothing may be written there.
+            if let Some(slot) = ended.kept.iter().copied().find(|slot| rule(*slot) != OldOutput::Keep) {
+                return Err(StorageError::Pinned { slot }.into());
+            }
             self.stats.copied_out += ended.bytes;
         }
         Ok(())
+    }
+
+    /// Why a path cannot end, if somebody has the address of an output that would be gone.
+    pub(crate) fn pinned(&self, end: &PathEnd) -> Option<String> {
+        let slots = end.slots.iter().map(|old| old.value.slot);
+        let mut pinned = slots.filter(|slot| {
+            let index = graphgrove_storage::SlotIndex::new(slot.index.get());
+            self.slab(slot.node).is_some_and(|slab| slab.is_pinned(index))
+        });
+        let slot = pinned.next()?;
+        let spec = self.tree.node(slot.node).and_then(|node| self.tree.function_spec(node.function()));
+        let producer = spec.map_or("a function", |spec| spec.name());
+        Some(format!("a step cannot begin while output {} of {producer} is pinned", slot.index.get()))
     }
 
     /// Copies inputs of the call that lie on the ending path and would not outlive it.

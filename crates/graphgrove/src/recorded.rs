@@ -11,7 +11,8 @@ use graphgrove_tree::{Expected, NodeId, RecordPlan, Role, Source};
 
 use crate::captured::{Made, Seen};
 use crate::describe::{ALIGNMENT, Described};
-use crate::grove::{Done, Grove, Held, NO_STORAGE_CACHE, Request, inputs_of, lives};
+use crate::grove::{Done, Grove, Held, Request, inputs_of, lives};
+use crate::known::NO_STORAGE_CACHE;
 use crate::memory::{Memory, names, plain};
 use crate::{Arg, Error, Layers, Result};
 
@@ -173,7 +174,7 @@ impl<D: Device> Grove<D> {
         let hosts: Vec<Option<D::HostBuffer>> = args.iter().map(host_of).collect();
         drop((inputs, tensors));
         if self.options.layers.contains(Layers::DEALLOC_ON_RECORD) {
-            let dying = self.give_up(args, roles, described, given_up)?;
+            let dying = self.give_up(args, &plan, described, given_up)?;
             memory = Memory::Session { session, dying };
         }
         let hosts: Vec<Option<&D::HostBuffer>> = hosts.iter().map(Option::as_ref).collect();
@@ -237,18 +238,19 @@ impl<D: Device> Grove<D> {
         Ok(InputPlan::new(&specs, ALIGNMENT, |value| values.contains(&value))?)
     }
 
-    /// Lets go of the last handles of managed inputs. Their blocks are given back when the function has dropped them too.
+    /// Lets go of the last handles of inputs that are used in place. Their blocks are given back when the function has dropped them
+    /// too. One that is staged, if only because it is misaligned, is kept: an output may be an alias of it.
     fn give_up(
         &self,
         args: &mut [Arg<'_, D>],
-        roles: &[Expected],
+        plan: &InputPlan,
         described: &Described,
         given_up: &mut Vec<GivenUp>,
     ) -> Result<Vec<(Watch, BlockId)>> {
         let mut dying = Vec::new();
         for (at, arg) in args.iter_mut().enumerate() {
-            let is_managed =
-                roles.get(at).is_some_and(|expected| matches!(expected.role, Role::Managed { .. }));
+            let role = plan.role(InputIndex::new(at as u32));
+            let is_managed = matches!(role, Some(InputRole::Managed { .. }));
             let source = described.inputs.get(at).map(|input| input.source);
             let is_last = matches!(source, Some(Source::Managed { given_up: true, .. }));
             let Arg::Given(tensor) = arg else { continue };
@@ -310,6 +312,7 @@ fn may_run_plainly(error: &Error) -> bool {
         Error::Device(device) => {
             matches!(device, DeviceError::Capture { .. } | DeviceError::MemoryNodes { .. })
         }
+        Error::Storage(graphgrove_storage::Error::Refused(_)) => true,
         Error::Replay(_) | Error::Survivors { .. } | Error::Skipped { .. } | Error::Pool(_) => true,
         _ => false,
     }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use graphgrove_device::Device;
 use graphgrove_pool::pool::Owner;
 use graphgrove_replay::{CallOutputs, Recorder, Route, StagePlan};
-use graphgrove_storage::{HandedBack, Slab, SlotIndex, Step, Tensor};
+use graphgrove_storage::{HandedBack, InputPlan, Slab, SlotIndex, Step, Tensor};
 use graphgrove_tree::{NodeId, WarmUpPlan};
 
 use crate::captured::Seen;
 use crate::describe::Described;
-use crate::grove::{Done, Grove, Held, Known, Request};
+use crate::grove::{Done, Grove, Held, Request};
+use crate::known::{Known, NO_STORAGE_CACHE};
 use crate::memory::{Memory, names};
 use crate::{Arg, Error, Result};
 
@@ -32,12 +33,24 @@ impl<D: Device> Grove<D> {
         }
         self.restore(parent)?;
         let depth = self.recorded_depth(parent);
-        let (held, back, outputs) = match self.rehearse(request, args, &roles, described.key, depth) {
+        let inputs = match self.input_plan(request, args, &roles) {
+            Ok(inputs) => inputs,
+            // What can be used in place may not be copied, as where the path has ended.
+            Err(Error::Storage(graphgrove_storage::Error::Refused(conflict))) => {
+                drop(warm_up);
+                return self.run_plainly(request, args, described, Some(conflict.to_string()));
+            }
+            Err(error) => return Err(error),
+        };
+        let (held, back, outputs) = match self.rehearse(request, args, &inputs, described.key, depth) {
             Ok(done) => done,
-            Err(error @ (Error::Skipped { .. } | Error::Survivors { .. })) => {
+            Err(error @ Error::Survivors { .. }) => {
                 drop(warm_up);
                 let why = error.to_string();
-                // It has run, but what it left cannot be handed out; its effects must not happen twice.
+                // It has run, but what it left cannot be handed out; its effects must not happen twice. Later calls run plainly,
+                // where it may leave what it likes.
+                let known = Known { refused: Some(why.as_str().into()), ..Known::default() };
+                self.known.note((request.function, described.key), known);
                 self.skip(request, &why)?;
                 return Err(error);
             }
@@ -77,15 +90,14 @@ impl<D: Device> Grove<D> {
         &mut self,
         request: &Request<'_, D>,
         args: &mut [Arg<'_, D>],
-        roles: &[graphgrove_tree::Expected],
+        plan: &InputPlan,
         key: u64,
         depth: usize,
     ) -> Result<(Held<D>, HandedBack, Vec<graphgrove_tree::Output>)> {
-        let plan = self.input_plan(request, args, roles)?;
         let params = request.params.map(graphgrove_replay::ParamSet::tensors).unwrap_or_default();
         let tensors: Vec<Option<&Tensor>> =
             args.iter().map(Arg::tensor).chain(params.iter().map(Some)).collect();
-        let stage = StagePlan::new(&plan, &tensors, |_| Route::Copied)?;
+        let stage = StagePlan::new(plan, &tensors, |_| Route::Copied)?;
         let (device, stream) = (self.device.clone(), self.stream.clone());
         self.replayer.enter(&stream)?;
         self.bridge(request.stream, &stream)?;
@@ -98,7 +110,7 @@ impl<D: Device> Grove<D> {
         let values = Self::values(args);
         let hosts: Vec<Option<&D::HostBuffer>> = args.iter().map(host_of).collect();
         let (recorder, returned, saves) = Self::run_body(request, recorder, memory, &values, &hosts)?;
-        let made = self.made(&plan, &seen, returned, saves, depth)?.without_buffers(args, request);
+        let made = self.made(plan, &seen, returned, saves, depth)?.without_buffers(args, request);
         let uses = recorder.rehearsed()?;
         Self::refuse_survivors(request, &session, &made)?;
         let mut slab = Slab::new(&self.ledger, request.data.name.clone(), 0, made.planned.clone())?;
@@ -109,9 +121,9 @@ impl<D: Device> Grove<D> {
         let finished = session.finish_keeping(Vec::new())?;
         self.bridge(&stream, request.stream)?;
         let memory_plan = if self.options.plan_memory { self.pool.plan(&finished.demand).ok() } else { None };
-        let is_refused = !self.allows(&made);
-        self.known.insert((request.function, key), Known { plan: memory_plan, uses, is_refused });
-        let outputs = made.for_tree(&plan, args.len());
+        let refused = (!self.allows(&made)).then(|| NO_STORAGE_CACHE.into());
+        self.known.note((request.function, key), Known { plan: memory_plan, uses, refused });
+        let outputs = made.for_tree(plan, args.len());
         let held = Held {
             key: None,
             slab: Some(slab),

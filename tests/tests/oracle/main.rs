@@ -1,4 +1,8 @@
 //! The engine beside an oracle that knows nothing of recordings.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod failures;
+mod garden;
+mod invariants;
+mod mended;
 mod programs;

@@ -29,10 +29,17 @@ proptest! {
     #![proptest_config(config(300))]
 
     #[test]
-    fn every_readable_value_of_every_program_equals_the_oracles_under_every_setup(program in program()) {
+    fn invariant_08_every_calls_result_equals_the_eager_result(program in program()) {
         for setup in Setup::all() {
             let failure = failure(&program, setup);
             prop_assert!(failure.is_none(), "{setup:?}: {}", failure.unwrap());
         }
+    }
+
+    #[test]
+    fn invariant_11_the_same_calls_make_the_same_trees_and_addresses(program in program(), at in any::<prop::sample::Index>()) {
+        let setups = Setup::all();
+        let setup = *at.get(&setups);
+        prop_assert_eq!(rig::trace(&program, setup), rig::trace(&program, setup));
     }
 }
