@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use graphgrove::{Context, Engine, EngineBuilder, Function, FunctionOptions, Layers, Result, Tensor, args};
-use graphgrove_device::{Device, Memory, Streams};
+use graphgrove_device::{Device, Memory};
 use graphgrove_sim::SimDevice;
 use graphgrove_tests::body::Machine;
 use graphgrove_tests::graveyard::Graveyard;
