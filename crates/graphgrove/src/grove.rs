@@ -137,8 +137,9 @@ macro_rules! lives {
 }
 pub(crate) use lives;
 
-/// The inputs of a call for the replay layer, without the heap for the usual number of them.
-#[inline]
+/// The inputs of a call for the replay layer, without the heap for the usual number of them. Inlined always, or the whole
+/// room for them is copied to where it is used.
+#[inline(always)]
 pub(crate) fn inputs_of<'a, D: Device>(args: &'a [Arg<'_, D>]) -> SmallVec<[Input<'a, D>; 16]> {
     let mut inputs = SmallVec::new();
     for arg in args {
