@@ -19,6 +19,8 @@ pub(crate) struct Bench {
 enum Subject {
     /// The allocator on recorded traces: peak memory, time for a pair of allocation and free against its peers, time of a restore.
     Pool(Pool),
+    /// The engine on recorded programs: what each call became beside what it became in PyTorch, memory beside its lower bound.
+    Calls(Calls),
 }
 
 #[derive(Debug, Args)]
@@ -31,11 +33,25 @@ struct Pool {
     rounds: Option<usize>,
 }
 
+#[derive(Debug, Args)]
+struct Calls {
+    /// A folder with files `NAME.calls` or `NAME.calls.gz`; without it, the small synthetic trace of the workspace.
+    #[arg(long)]
+    calls: Option<PathBuf>,
+    /// Writes the figures to this file as well.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Says why each call ran as it did.
+    #[arg(long)]
+    explain: bool,
+}
+
 impl Bench {
-    /// Red if the benchmark does not build or run to its end; its figures decide nothing.
+    /// Red if the benchmark does not build, does not run to its end, or meets a wrong value; figures decide nothing.
     pub(crate) fn run(&self, root: &Path) -> Result<Outcome> {
         let mut command = match &self.subject {
             Subject::Pool(pool) => pool.command()?,
+            Subject::Calls(calls) => calls.command()?,
         };
         let program = command.get_program().to_string_lossy().into_owned();
         let status = command.current_dir(root).status().map_err(|source| Error::Start { program, source })?;
@@ -45,13 +61,9 @@ impl Bench {
 
 impl Pool {
     fn command(&self) -> Result<Command> {
-        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        command.args(["run", "--release", "--package", "graphgrove-pool", "--example", "trace_bench", "--"]);
+        let mut command = cargo_run(&["--package", "graphgrove-pool", "--example", "trace_bench"]);
         if let Some(folder) = &self.traces {
-            // The benchmark runs in the root, wherever the command was given.
-            let absolute =
-                std::path::absolute(folder).map_err(|source| Error::File { path: folder.clone(), source })?;
-            command.arg("--traces").arg(absolute);
+            command.arg("--traces").arg(absolute(folder)?);
         }
         if let Some(rounds) = self.rounds {
             command.arg("--rounds").arg(rounds.to_string());
@@ -60,18 +72,46 @@ impl Pool {
     }
 }
 
+impl Calls {
+    fn command(&self) -> Result<Command> {
+        let mut command = cargo_run(&["--package", "graphgrove-benches", "--bin", "calls"]);
+        if let Some(folder) = &self.calls {
+            command.arg("--calls").arg(absolute(folder)?);
+        }
+        if let Some(file) = &self.json {
+            command.arg("--json").arg(absolute(file)?);
+        }
+        if self.explain {
+            command.arg("--explain");
+        }
+        Ok(command)
+    }
+}
+
+/// Runs a program of the workspace, whose arguments are to follow.
+fn cargo_run(target: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["run", "--release"]).args(target).arg("--");
+    command
+}
+
+/// A path as it is from the root too, where the benchmark runs wherever the command was given.
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|source| Error::File { path: path.to_path_buf(), source })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn arguments(pool: &Pool) -> Vec<String> {
-        let command = pool.command().unwrap();
+    fn arguments(command: Result<Command>) -> Vec<String> {
+        let command = command.unwrap();
         command.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect()
     }
 
     #[test]
     fn a_bare_run_measures_the_trace_of_the_crate() {
-        let bare = arguments(&Pool { traces: None, rounds: None });
+        let bare = arguments(Pool { traces: None, rounds: None }.command());
         assert_eq!(
             bare,
             ["run", "--release", "--package", "graphgrove-pool", "--example", "trace_bench", "--"]
@@ -80,9 +120,21 @@ mod tests {
 
     #[test]
     fn options_are_passed_on_with_an_absolute_folder() {
-        let given = arguments(&Pool { traces: Some("traces".into()), rounds: Some(3) });
+        let given = arguments(Pool { traces: Some("traces".into()), rounds: Some(3) }.command());
         let [.., traces, folder, rounds, count] = &given[..] else { unreachable!("{given:?}") };
         assert_eq!((traces.as_str(), rounds.as_str(), count.as_str()), ("--traces", "--rounds", "3"));
         assert!(Path::new(folder).is_absolute() && folder.ends_with("traces"));
+    }
+
+    #[test]
+    fn calls_are_played_by_their_own_program_with_absolute_paths() {
+        let bare = Calls { calls: None, json: None, explain: false };
+        let bare = arguments(bare.command());
+        assert_eq!(bare, ["run", "--release", "--package", "graphgrove-benches", "--bin", "calls", "--"]);
+        let given = Calls { calls: Some("calls".into()), json: Some("calls.json".into()), explain: true };
+        let given = arguments(given.command());
+        let [.., calls, folder, json, file, explain] = &given[..] else { unreachable!("{given:?}") };
+        assert_eq!((calls.as_str(), json.as_str(), explain.as_str()), ("--calls", "--json", "--explain"));
+        assert!(Path::new(folder).is_absolute() && Path::new(file).is_absolute());
     }
 }

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use graphgrove_device::Device;
-use graphgrove_pool::plan::Plan;
 use graphgrove_pool::pool::{Checkpoint, Live, Pool, PoolConfig, PoolStats};
 use graphgrove_pool::ranges::BlockId;
 use graphgrove_replay::{Call, CallOutputs, Input, Method, NodeKey, ParamSet, Replayed, Replayer, Uses};
@@ -18,6 +17,7 @@ use smallvec::SmallVec;
 
 use crate::describe::Described;
 use crate::function::FunctionData;
+use crate::layouts::{Layouts, Place};
 use crate::outputs::Saved;
 use crate::reasons::Reasons;
 use crate::{Arg, CallStats, Layers, Outputs, Result};
@@ -70,12 +70,13 @@ pub(crate) struct Held<D: Device> {
     pub(crate) saved: Arc<[SlotIndex]>,
     /// Whether the tree has to see every replay's inputs, because some of them are outputs of the path that are staged.
     pub(crate) is_watched: bool,
+    /// Its place among recordings whose memory was laid out together.
+    pub(crate) place: Option<Place>,
 }
 
 /// What is known of the calls of a function with certain inputs.
 #[derive(Clone, Default)]
 pub(crate) struct Known {
-    pub(crate) plan: Option<Arc<Plan>>,
     pub(crate) uses: Uses,
 }
 
@@ -89,6 +90,7 @@ pub(crate) struct Grove<D: Device> {
     pub(crate) by_slab: HashMap<SlabId, NodeId>,
     /// A ((function, signatures) -> known) pair means: the last warm-up with them has shown this.
     pub(crate) known: HashMap<(FunctionId, u64), Known>,
+    pub(crate) layouts: Layouts,
     pub(crate) stats: CallStats,
     pub(crate) reasons: Reasons,
     /// Whether the pool knows that replays have run.
@@ -152,6 +154,7 @@ impl<D: Device> Grove<D> {
             nodes: SecondaryMap::new(),
             by_slab: HashMap::new(),
             known: HashMap::new(),
+            layouts: Layouts::default(),
             stats: CallStats::default(),
             reasons: Reasons::default(),
             pool_knows: false,
@@ -348,7 +351,7 @@ impl<D: Device> Grove<D> {
     }
 
     /// The blocks of slots on the path that are dead.
-    fn dead_blocks(&self) -> Vec<BlockId> {
+    pub(crate) fn dead_blocks(&self) -> Vec<BlockId> {
         let lives = lives!(self);
         let mut dead = Vec::new();
         for node in self.tree.path() {

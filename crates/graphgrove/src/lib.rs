@@ -10,6 +10,7 @@ mod error;
 mod function;
 mod grove;
 mod layers;
+mod layouts;
 mod memory;
 mod mode;
 mod outputs;

@@ -2,10 +2,11 @@
 
 use graphgrove_device::Device;
 use graphgrove_pool::pool::Owner;
+use graphgrove_pool::ranges::BlockId;
 use graphgrove_replay::{
     Call, Costs, Input, NodeKey, Recorder, Recording, Replayed, Route, StagePlan, Staged,
 };
-use graphgrove_storage::{InputPlan, SlotIndex, Step, Tensor};
+use graphgrove_storage::{InputPlan, SlotIndex, SlotValue, Step, Tensor};
 use graphgrove_tree::{Expected, NodeId, RecordPlan, Role};
 use smallvec::SmallVec;
 
@@ -65,6 +66,11 @@ impl<D: Device> Grove<D> {
         self.nodes.insert(ran.node, held);
         self.forget_all(&ran.evicted);
         self.forget_all(&ran.ended_warm_ups);
+        if !ran.ended_warm_ups.is_empty() {
+            // Warm-ups search for their memory and so may have needed more than recordings, which are laid out, do. A device that
+            // cannot wait or give back says so at the next call too.
+            let _ = self.pool.trim();
+        }
         self.stats.recordings += 1;
         Ok(Self::done(replayed.outputs, returned, replayed.saved, &saved, ran.token))
     }
@@ -137,8 +143,14 @@ impl<D: Device> Grove<D> {
 
         self.replayer.enter(&self.stream)?;
         let (device, stream) = (self.device.clone(), self.stream.clone());
-        let memory_plan = known.plan.as_ref().filter(|_| self.options.plan_memory);
-        let session = self.pool.recording(&stream, memory_plan)?;
+        let (memory_plan, place) = if self.options.plan_memory {
+            let given = self.given_blocks(args, roles)?;
+            let above = parent.and_then(|parent| self.nodes.get(parent)?.place.as_ref());
+            self.layouts.plan(&self.pool, (request.function, key), above, parent.is_none(), &given)
+        } else {
+            (None, None)
+        };
+        let session = self.pool.recording(&stream, memory_plan.as_ref())?;
         let mut memory = Memory::Session { session: &session, dying: Vec::new() };
         let allocate = |bytes| memory.allocate(bytes, Owner::Staging, "staged input");
         let mut recorder =
@@ -188,8 +200,16 @@ impl<D: Device> Grove<D> {
         let Made { returned, saved, .. } = made;
         let blocks = names::<D, SlotIndex>(owners);
         let checkpoint = finished.checkpoint;
-        let held =
-            Held { key: Some(node), slab: None, checkpoint, blocks, returned, saved, is_watched: false };
+        let held = Held {
+            key: Some(node),
+            slab: None,
+            checkpoint,
+            blocks,
+            returned,
+            saved,
+            is_watched: false,
+            place,
+        };
         Ok(Recorded { key: node, replayed, held, outputs })
     }
 
@@ -212,13 +232,32 @@ impl<D: Device> Grove<D> {
         Ok(InputPlan::new(&specs, ALIGNMENT, |value| values.contains(&value))?)
     }
 
+    /// The blocks of managed inputs that the call gives up.
+    pub(crate) fn given_blocks(&self, args: &[Arg<'_, D>], roles: &[Expected]) -> Result<Vec<(usize, BlockId)>> {
+        let mut given = Vec::new();
+        for (at, (arg, expected)) in args.iter().zip(roles).enumerate() {
+            let Arg::Given(tensor) = arg else { continue };
+            if matches!(expected.role, Role::Managed { .. })
+                && let Some(value) = tensor.storage().slot_value()?
+            {
+                given.extend(self.block_of(&value).map(|block| (at, block)));
+            }
+        }
+        Ok(given)
+    }
+
+    fn block_of(&self, value: &SlotValue) -> Option<BlockId> {
+        let held = self.by_slab.get(&value.slab).and_then(|node| self.nodes.get(*node))?;
+        held.blocks.iter().find(|(slot, _)| *slot == value.slot).map(|(_, block)| *block)
+    }
+
     /// Lets go of the handles of managed inputs that the call gives up. Their blocks are given back when the function has
     /// dropped them too.
-    fn give_up(
+    pub(crate) fn give_up(
         &self,
         args: &mut [Arg<'_, D>],
         roles: &[Expected],
-    ) -> Result<Vec<(graphgrove_storage::Watch, graphgrove_pool::ranges::BlockId)>> {
+    ) -> Result<Vec<(graphgrove_storage::Watch, BlockId)>> {
         let mut dying = Vec::new();
         for (arg, expected) in args.iter_mut().zip(roles) {
             let Arg::Given(tensor) = arg else { continue };
@@ -226,10 +265,8 @@ impl<D: Device> Grove<D> {
                 continue;
             }
             let Some(value) = tensor.storage().slot_value()? else { continue };
-            let held = self.by_slab.get(&value.slab).and_then(|node| self.nodes.get(*node));
-            let block = held.and_then(|held| held.blocks.iter().find(|(slot, _)| *slot == value.slot));
-            if let (Some(watch), Some((_, block))) = (tensor.storage().watch(), block) {
-                dying.push((watch, *block));
+            if let (Some(watch), Some(block)) = (tensor.storage().watch(), self.block_of(&value)) {
+                dying.push((watch, block));
                 *arg = Arg::Value(0);
             }
         }
@@ -237,7 +274,7 @@ impl<D: Device> Grove<D> {
     }
 }
 
-fn host_of<D: Device>(arg: &Arg<'_, D>) -> Option<D::HostBuffer> {
+pub(crate) fn host_of<D: Device>(arg: &Arg<'_, D>) -> Option<D::HostBuffer> {
     match arg {
         Arg::Host(buffer) => Some((*buffer).clone()),
         _ => None,

@@ -12,7 +12,8 @@ use crate::captured::Seen;
 use crate::describe::Described;
 use crate::grove::{Done, Grove, Held, Known, Request};
 use crate::memory::{Memory, names};
-use crate::{Arg, Error, Result};
+use crate::recorded::host_of;
+use crate::{Arg, Error, Layers, Result};
 
 impl<D: Device> Grove<D> {
     /// Warms a function up as the tree has planned it.
@@ -33,7 +34,9 @@ impl<D: Device> Grove<D> {
         self.restore(parent)?;
         let depth = self.recorded_depth(parent);
         self.replayer.cut_path(depth);
-        let (held, back, outputs) = match self.rehearse(request, args, &roles, described.key, depth) {
+        let above = parent.and_then(|parent| self.nodes.get(parent));
+        let place = PathPlace { depth, is_below_warm_up: above.is_some_and(|held| held.key.is_none()) };
+        let (held, back, outputs) = match self.rehearse(request, args, &roles, described.key, place) {
             Ok(done) => done,
             Err(error @ (Error::Skipped { .. } | Error::Survivors { .. })) => {
                 drop(warm_up);
@@ -79,9 +82,11 @@ impl<D: Device> Grove<D> {
         args: &mut [Arg<'_, D>],
         roles: &[graphgrove_tree::Expected],
         key: u64,
-        depth: usize,
+        place: PathPlace,
     ) -> Result<(Held<D>, HandedBack, Vec<graphgrove_tree::Output>)> {
         let plan = self.input_plan(request, args, roles)?;
+        let given = self.given_blocks(args, roles)?;
+        let dead = self.dead_blocks();
         let params = request.params.map(graphgrove_replay::ParamSet::tensors).unwrap_or_default();
         let tensors: Vec<Option<&Tensor>> =
             args.iter().map(Arg::tensor).chain(params.iter().map(Some)).collect();
@@ -96,10 +101,15 @@ impl<D: Device> Grove<D> {
         let seen =
             recorder.passed().iter().map(|tensor| Seen::of(tensor.as_ref())).collect::<Result<Vec<_>>>()?;
         let values = Self::values(args);
-        let hosts: Vec<Option<&D::HostBuffer>> = args.iter().map(host_of).collect();
+        let hosts: Vec<Option<D::HostBuffer>> = args.iter().map(host_of).collect();
+        drop(tensors);
+        if self.options.layers.contains(Layers::DEALLOC_ON_RECORD) {
+            memory = Memory::Session { session: &session, dying: self.give_up(args, roles)? };
+        }
+        let hosts: Vec<Option<&D::HostBuffer>> = hosts.iter().map(Option::as_ref).collect();
         let (recorder, returned, saves) = Self::run_body(request, recorder, memory, &values, &hosts)?;
         let uses = recorder.rehearsed()?;
-        let made = self.made(&plan, &seen, returned, saves, depth)?;
+        let made = self.made(&plan, &seen, returned, saves, place.depth)?;
         Self::refuse_survivors(request, &session, &made)?;
         if !self.allows(&made) {
             let reason = "its outputs share memory, and the engine has no storage cache".to_owned();
@@ -112,8 +122,9 @@ impl<D: Device> Grove<D> {
         let blocks = names::<D, SlotIndex>(owners);
         let finished = session.finish_keeping(Vec::new())?;
         self.bridge(&stream, request.stream)?;
-        let memory_plan = if self.options.plan_memory { self.pool.plan(&finished.demand).ok() } else { None };
-        self.known.insert((request.function, key), Known { plan: memory_plan, uses });
+        let call = (request.function, key);
+        self.layouts.add(call, finished.demand, &given, &dead, place.is_below_warm_up);
+        self.known.insert(call, Known { uses });
         let outputs = made.for_tree(&plan);
         let held = Held {
             key: None,
@@ -123,14 +134,16 @@ impl<D: Device> Grove<D> {
             returned: made.returned,
             saved: Arc::clone(&made.saved),
             is_watched: false,
+            place: None,
         };
         Ok((held, back, outputs))
     }
 }
 
-fn host_of<'a, D: Device>(arg: &Arg<'a, D>) -> Option<&'a D::HostBuffer> {
-    match arg {
-        Arg::Host(buffer) => Some(buffer),
-        _ => None,
-    }
+/// Where on the path a warm-up runs.
+#[derive(Clone, Copy)]
+struct PathPlace {
+    /// How many recordings lie above it.
+    depth: usize,
+    is_below_warm_up: bool,
 }
