@@ -107,6 +107,18 @@ impl Layouts {
     }
 }
 
+/// What a recording will ask for after a warm-up that asked for `demand`: the warm-up's first requests are the copies of its staged
+/// inputs, one a group, and a recording copies only those groups that `copied` says.
+pub(crate) fn without_patched(demand: Demand, copied: &[bool]) -> Demand {
+    let stays = |at: usize| copied.get(at).copied().unwrap_or(true);
+    let Demand { requests, blocks, deaths } = demand;
+    Demand {
+        requests: requests.into_iter().enumerate().filter(|(at, _)| stays(*at)).map(|(_, of)| of).collect(),
+        blocks: blocks.into_iter().enumerate().filter(|(at, _)| stays(*at)).map(|(_, of)| of).collect(),
+        deaths,
+    }
+}
+
 /// Lays out recordings that follow each other.
 fn together<D: Device>(pool: &Pool<D>, path: &[Arc<Rehearsal>]) -> Option<Place> {
     let all = path.iter().fold(Demand::default(), |all, next| all.then(&next.demand));
@@ -120,4 +132,111 @@ fn together<D: Device>(pool: &Pool<D>, path: &[Arc<Rehearsal>]) -> Option<Place>
         (rehearsal.call, part)
     };
     Some(Place { all: path.iter().map(part).collect(), at: 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use graphgrove_device::Streams;
+    use graphgrove_pool::pool::{Live, PoolConfig, Request};
+    use graphgrove_sim::SimDevice;
+    use graphgrove_tree::{FunctionSpec, Limits, Options, PendingRule, Tree};
+
+    use super::*;
+
+    const SMALL: u64 = 1 << 10;
+    const LARGE: u64 = 1 << 20;
+
+    struct Bed {
+        pool: Pool<SimDevice>,
+        stream: graphgrove_sim::SimStream,
+        calls: [Signed; 2],
+    }
+
+    fn bed() -> Bed {
+        let device = Arc::new(SimDevice::new());
+        let stream = device.create_stream().unwrap();
+        let pool = Pool::new(device, &stream, PoolConfig::default()).unwrap();
+        let mut tree =
+            Tree::new(Options { limits: Limits::default(), pending: PendingRule::Counted, copy_back: true });
+        let calls = ["a", "b"].map(|name| (tree.add_function(FunctionSpec::new(name)), 0));
+        Bed { pool, stream, calls }
+    }
+
+    /// Two warm-ups, each of a small output, a large temporary and another small output; the second gives the first's outputs up in
+    /// the middle.
+    fn rehearsed(bed: &Bed) -> Layouts {
+        let empty = bed.pool.checkpoint().unwrap();
+        let mut layouts = Layouts::default();
+        let mut before = Vec::new();
+        for (at, call) in bed.calls.iter().enumerate() {
+            let session = bed.pool.warm_up(&bed.stream).unwrap();
+            let given: Vec<(usize, BlockId)> = before
+                .iter()
+                .enumerate()
+                .map(|(at, block): (usize, &graphgrove_pool::Block<SimDevice>)| (at, block.id()))
+                .collect();
+            let first = session.allocate(Request::bytes(SMALL)).unwrap();
+            let large = session.allocate(Request::bytes(LARGE)).unwrap();
+            before.clear();
+            let last = session.allocate(Request::bytes(SMALL)).unwrap();
+            drop(large);
+            let finished = session.finish(vec![first, last]).unwrap();
+            before = finished.outputs;
+            layouts.add(*call, finished.demand, &given, &[], at > 0);
+        }
+        before.clear();
+        bed.pool.restore(&empty, Live::AsRecorded).unwrap();
+        layouts
+    }
+
+    #[test]
+    fn recordings_in_the_order_of_their_warm_ups_have_parts_of_one_plan() {
+        let bed = bed();
+        let layouts = rehearsed(&bed);
+        let [first, second] = bed.calls;
+        let (plan, place) = layouts.plan(&bed.pool, first, None, true, &[]);
+        let (plan, place) = (plan.unwrap(), place.unwrap());
+        let (next, _) = layouts.plan(&bed.pool, second, Some(&place), false, &[]);
+        let next = next.unwrap();
+        assert_eq!((plan.requests().len(), next.requests().len()), (3, 3));
+        // Both temporaries lie in the same place, and the outputs of the two around them do not meet.
+        assert_eq!(plan.peak().max(next.peak()), LARGE + 4 * SMALL);
+        let small = |plan: &Plan| [plan.offsets()[0], plan.offsets()[2]];
+        assert!(small(&plan).iter().all(|at| !small(&next)[..1].contains(at)));
+    }
+
+    #[test]
+    fn a_recording_in_another_place_is_planned_alone_with_the_deaths_of_its_own_inputs() {
+        let bed = bed();
+        let layouts = rehearsed(&bed);
+        let [first, second] = bed.calls;
+        let (_, place) = layouts.plan(&bed.pool, first, None, true, &[]);
+        let (again, alone) = layouts.plan(&bed.pool, first, place.as_ref(), false, &[]);
+        assert!(again.is_some() && alone.is_none());
+        let blocks = [(); 2].map(|()| bed.pool.allocate(Request::bytes(SMALL)).unwrap());
+        let given: Vec<(usize, BlockId)> = blocks.iter().map(|block| block.id()).enumerate().collect();
+        let plan = |given: &[(usize, BlockId)]| layouts.plan(&bed.pool, second, None, false, given).0.unwrap();
+        assert_eq!(plan(&given).peak(), LARGE + 3 * SMALL);
+        assert_eq!(plan(&[]).peak(), LARGE + 4 * SMALL);
+    }
+
+    #[test]
+    fn a_call_that_was_never_warmed_up_has_no_plan() {
+        let bed = bed();
+        let (plan, place) = Layouts::default().plan(&bed.pool, bed.calls[0], None, true, &[]);
+        assert!(plan.is_none() && place.is_none());
+    }
+
+    #[test]
+    fn copies_that_a_recording_does_not_make_are_not_asked_for() {
+        let bed = bed();
+        let session = bed.pool.warm_up(&bed.stream).unwrap();
+        let all: Vec<_> =
+            [1, 2, 3].map(|times| session.allocate(Request::bytes(times * SMALL)).unwrap()).into();
+        let demand = session.finish(all).unwrap().demand;
+        let without = without_patched(demand.clone(), &[true, false]);
+        let sizes: Vec<u64> = without.requests.iter().map(|request| request.bytes).collect();
+        assert_eq!((sizes, without.blocks.len()), (vec![SMALL, 3 * SMALL], 2));
+        assert_eq!(without_patched(demand.clone(), &[]), demand);
+    }
 }

@@ -4,7 +4,7 @@ use graphgrove_device::Device;
 use graphgrove_pool::pool::Owner;
 use graphgrove_pool::ranges::BlockId;
 use graphgrove_replay::{
-    Call, Costs, Input, NodeKey, Recorder, Recording, Replayed, Route, StagePlan, Staged,
+    Call, Costs, Input, NodeKey, Recorder, Recording, Replayed, Route, StagePlan, Staged, Uses,
 };
 use graphgrove_storage::{InputPlan, SlotIndex, SlotValue, Step, Tensor};
 use graphgrove_tree::{Expected, NodeId, RecordPlan, Role};
@@ -130,13 +130,7 @@ impl<D: Device> Grove<D> {
         let params = request.params.map(graphgrove_replay::ParamSet::tensors).unwrap_or_default();
         let tensors: Vec<Option<&Tensor>> =
             args.iter().map(Arg::tensor).chain(params.iter().map(Some)).collect();
-        let costs = Costs::default();
-        let may_patch = self.options.layers.contains(Layers::FAST_REPLAY);
-        let choose = |staged: Staged<'_>| match staged.inputs {
-            [input] if may_patch => costs.choose(staged.bytes, known.uses.nodes(*input)),
-            _ => Route::Copied,
-        };
-        let stage = StagePlan::new(&plan, &tensors, choose)?;
+        let stage = StagePlan::new(&plan, &tensors, |staged| self.route(staged, &known.uses))?;
         let inputs: SmallVec<[Input<'_, D>; 16]> = args.iter().map(Arg::input).collect();
         let call = Call { params: request.params, inputs: &inputs, stream: request.stream, step };
         let expected = self.replayer.expect(&plan, &call, &stage)?;
@@ -211,6 +205,16 @@ impl<D: Device> Grove<D> {
             place,
         };
         Ok(Recorded { key: node, replayed, held, outputs })
+    }
+
+    /// How inputs that are staged in one piece reach a recording, if it does with them what a warm-up has shown.
+    pub(crate) fn route(&self, staged: Staged<'_>, uses: &Uses) -> Route {
+        match staged.inputs {
+            [input] if self.options.layers.contains(Layers::FAST_REPLAY) => {
+                Costs::default().choose(staged.bytes, uses.nodes(*input))
+            }
+            _ => Route::Copied,
+        }
     }
 
     /// What becomes of each input, as the tree has decided for those that are outputs of the path.

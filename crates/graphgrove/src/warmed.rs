@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use graphgrove_device::Device;
 use graphgrove_pool::pool::Owner;
-use graphgrove_replay::{CallOutputs, Recorder, Route, StagePlan};
-use graphgrove_storage::{HandedBack, Slab, SlotIndex, Step, Tensor};
+use graphgrove_replay::{CallOutputs, Recorder, Route, StagePlan, Staged};
+use graphgrove_storage::{HandedBack, Slab, SlotIndex, StageGroup, Step, Tensor};
 use graphgrove_tree::{NodeId, WarmUpPlan};
 
 use crate::captured::Seen;
 use crate::describe::Described;
+use crate::layouts::without_patched;
 use crate::grove::{Done, Grove, Held, Known, Request};
 use crate::memory::{Memory, names};
 use crate::recorded::host_of;
@@ -123,7 +124,13 @@ impl<D: Device> Grove<D> {
         let finished = session.finish_keeping(Vec::new())?;
         self.bridge(&stream, request.stream)?;
         let call = (request.function, key);
-        self.layouts.add(call, finished.demand, &given, &dead, place.is_below_warm_up);
+        let is_copied = |group: &StageGroup| {
+            let staged = Staged { inputs: &group.inputs, bytes: group.bytes, mutated: false };
+            self.route(staged, &uses) == Route::Copied
+        };
+        let copied: Vec<bool> = plan.groups().iter().map(is_copied).collect();
+        let demand = without_patched(finished.demand, &copied);
+        self.layouts.add(call, demand, &given, &dead, place.is_below_warm_up);
         self.known.insert(call, Known { uses });
         let outputs = made.for_tree(&plan);
         let held = Held {

@@ -16,10 +16,16 @@ pub(crate) fn bound(program: &Program) -> u64 {
         for value in &call.dropped {
             live -= outputs.remove(value).unwrap_or(0);
         }
-        // What an argument gives back when it is let go of.
-        let mut arguments: Vec<u64> = Vec::new();
-        for source in &call.arguments {
-            arguments.push(match source {
+        // What an argument gives back when it is let go of. Of several that share memory the last one does.
+        let mut arguments: Vec<u64> = vec![0; call.arguments.len()];
+        let mut by_end: Vec<usize> = (0..arguments.len()).collect();
+        let end = |argument: &usize| {
+            body.work.iter().position(|work| *work == Work::LetGo { argument: *argument })
+        };
+        by_end.sort_by_key(|argument| std::cmp::Reverse(end(argument)));
+        for argument in by_end {
+            let Some(source) = call.arguments.get(argument) else { continue };
+            arguments[argument] = match source {
                 Source::Scalar(_) => 0,
                 Source::Own { bytes } => copy(&mut live, *bytes),
                 Source::Output { value, given } => match program.owner(*value) {
@@ -28,7 +34,7 @@ pub(crate) fn bound(program: &Program) -> u64 {
                     Owner::Output(owner, _) if *given => outputs.remove(&owner).unwrap_or(0),
                     Owner::Output(..) => 0,
                 },
-            });
+            };
         }
         live += SUM_BYTES;
         most = most.max(live);
@@ -107,5 +113,12 @@ mod tests {
     fn an_output_that_nobody_keeps_counts_no_longer_in_the_next_body() {
         let alone = r#"{"call":1,"fn":1,"mode":"inference","step":1,"inputs":[],"live":["0"],"mutated":[],"result":"record","node":1}"#;
         assert_eq!(bound_of(&[MAKE, USE, MADE, alone]), 4000 + SUM_BYTES);
+    }
+
+    #[test]
+    fn an_output_that_is_passed_twice_counts_until_the_last_of_both_is_let_go_of() {
+        let twice = r#"{"node":1,"fn":1,"outputs":[],"body":[[0,8],[-1],[1,4000],[-2]]}"#;
+        let used = r#"{"call":1,"fn":1,"mode":"inference","step":1,"inputs":[["m",0,0,1000],["m",0,0,1000]],"live":["1"],"mutated":[],"result":"record","node":1}"#;
+        assert_eq!(bound_of(&[MAKE, twice, MADE, used]), 1000 + 4000 + SUM_BYTES);
     }
 }
