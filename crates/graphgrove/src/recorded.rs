@@ -237,7 +237,11 @@ impl<D: Device> Grove<D> {
     }
 
     /// The blocks of managed inputs that the call gives up.
-    pub(crate) fn given_blocks(&self, args: &[Arg<'_, D>], roles: &[Expected]) -> Result<Vec<(usize, BlockId)>> {
+    pub(crate) fn given_blocks(
+        &self,
+        args: &[Arg<'_, D>],
+        roles: &[Expected],
+    ) -> Result<Vec<(usize, BlockId)>> {
         let mut given = Vec::new();
         for (at, (arg, expected)) in args.iter().zip(roles).enumerate() {
             let Arg::Given(tensor) = arg else { continue };

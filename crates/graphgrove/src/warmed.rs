@@ -10,8 +10,8 @@ use graphgrove_tree::{NodeId, WarmUpPlan};
 
 use crate::captured::Seen;
 use crate::describe::Described;
-use crate::layouts::without_patched;
 use crate::grove::{Done, Grove, Held, Known, Request};
+use crate::layouts::without_patched;
 use crate::memory::{Memory, names};
 use crate::recorded::host_of;
 use crate::{Arg, Error, Layers, Result};

@@ -17,10 +17,17 @@ pub(crate) struct Body {
 /// One thing that a body does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
-    Allocate { block: usize, bytes: u64 },
-    Free { block: usize },
+    Allocate {
+        block: usize,
+        bytes: u64,
+    },
+    Free {
+        block: usize,
+    },
     /// Reads an argument for the last time and drops it.
-    LetGo { argument: usize },
+    LetGo {
+        argument: usize,
+    },
 }
 
 /// What a body returns as one output.
@@ -63,8 +70,8 @@ impl Body {
                 }
             }
         }
-        let shown = shown
-            .ok_or_else(|| Error::Function { function, why: "it was never recorded".to_owned() })?;
+        let shown =
+            shown.ok_or_else(|| Error::Function { function, why: "it was never recorded".to_owned() })?;
         Ok(shown.body())
     }
 }
@@ -159,7 +166,8 @@ impl Shown {
             let_go.insert(argument, (place + 1) * work.len() / count);
         }
         let mut all = Vec::with_capacity(work.len() + let_go.len());
-        let mut dying: Vec<(usize, usize)> = let_go.into_iter().map(|(argument, at)| (at, argument)).collect();
+        let mut dying: Vec<(usize, usize)> =
+            let_go.into_iter().map(|(argument, at)| (at, argument)).collect();
         dying.sort_unstable();
         let mut dying = dying.into_iter().peekable();
         for (place, one) in work.into_iter().enumerate() {
@@ -201,10 +209,7 @@ mod tests {
 
     #[test]
     fn copies_of_staged_inputs_are_no_blocks_and_die_where_the_recording_says() {
-        let call = call(
-            vec![Input::Parameter { id: 0, bytes: 8 }, Input::Staged { bytes: 64 }],
-            vec![0],
-        );
+        let call = call(vec![Input::Parameter { id: 0, bytes: 8 }, Input::Staged { bytes: 64 }], vec![0]);
         let recording =
             recording(vec![Output::Fresh { bytes: 16, id: 2 }], &[(0, 64), (1, 32), (0, 0), (2, 16), (1, 0)]);
         let body = Body::of(0, &[(&recording, &call)]).unwrap();
@@ -253,7 +258,8 @@ mod tests {
     #[test]
     fn recordings_that_do_different_things_are_refused() {
         let call = call(Vec::new(), Vec::new());
-        let (one, other) = (recording(Vec::new(), &[(0, 8), (0, 0)]), recording(Vec::new(), &[(0, 16), (0, 0)]));
+        let (one, other) =
+            (recording(Vec::new(), &[(0, 8), (0, 0)]), recording(Vec::new(), &[(0, 16), (0, 0)]));
         assert!(Body::of(0, &[(&one, &call), (&one, &call)]).is_ok());
         assert!(matches!(Body::of(0, &[(&one, &call), (&other, &call)]), Err(Error::Function { .. })));
         assert!(matches!(Body::of(0, &[]), Err(Error::Function { .. })));

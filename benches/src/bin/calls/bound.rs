@@ -19,9 +19,8 @@ pub(crate) fn bound(program: &Program) -> u64 {
         // What an argument gives back when it is let go of. Of several that share memory the last one does.
         let mut arguments: Vec<u64> = vec![0; call.arguments.len()];
         let mut by_end: Vec<usize> = (0..arguments.len()).collect();
-        let end = |argument: &usize| {
-            body.work.iter().position(|work| *work == Work::LetGo { argument: *argument })
-        };
+        let end =
+            |argument: &usize| body.work.iter().position(|work| *work == Work::LetGo { argument: *argument });
         by_end.sort_by_key(|argument| std::cmp::Reverse(end(argument)));
         for argument in by_end {
             let Some(source) = call.arguments.get(argument) else { continue };

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use graphgrove::{
-    Arg, Backward, CallStats, Engine, EngineStats, Function, Layout, Mode, Outputs, ParamSet, Reason, Storage,
-    Tensor,
+    Arg, Backward, CallStats, Engine, EngineStats, Function, Layout, Mode, Outputs, ParamSet, Reason,
+    Storage, Tensor,
 };
 use graphgrove_device::{Args, DevicePtr, LaunchDims, Memory, SegmentMemory, Streams, Work as _};
 use graphgrove_sim::{SimDevice, SimSegment};
@@ -39,7 +39,7 @@ pub(crate) struct Played {
     pub(crate) reasons: Vec<Reason>,
     pub(crate) outline: String,
     /// What the checker found.
-    pub(crate) findings: usize,
+    pub(crate) findings: Vec<String>,
 }
 
 /// Plays a trace from its first call to its last.
@@ -111,6 +111,8 @@ impl<'p> Player<'p> {
             before: CallStats::default(),
             device,
         };
+        // An output without a word has none to take.
+        player.device.fill(player.engine.stream(), player.digests.base(), 0, end.max(8))?;
         let args = kernels::start(player.sum.base(), 0);
         player.launch(|kernels| &kernels.start, &args)?;
         for bytes in &program.parameters {
@@ -275,14 +277,14 @@ impl<'p> Player<'p> {
         let mut bytes = vec![0; 8 * self.program.outputs()];
         self.device.read(self.digests.base(), &mut bytes)?;
         let words = bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_le_bytes));
-        let findings = self.device.findings();
+        let findings: Vec<String> = self.device.findings().iter().map(ToString::to_string).collect();
         Ok(Played {
             ran: self.ran,
             values: words.collect(),
             stats: self.engine.stats()?,
             reasons: self.engine.reasons()?,
             outline: self.engine.outline()?,
-            findings: findings.len(),
+            findings,
         })
     }
 }

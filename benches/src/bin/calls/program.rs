@@ -44,9 +44,14 @@ pub(crate) struct Planned {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     /// Memory of the caller's own.
-    Own { bytes: u64 },
+    Own {
+        bytes: u64,
+    },
     /// An output, given up or kept.
-    Output { value: Value, given: bool },
+    Output {
+        value: Value,
+        given: bool,
+    },
     Scalar(u64),
 }
 
@@ -144,9 +149,7 @@ impl Program {
                     Mode::Inference => {}
                     Mode::Backward => {
                         let reads = |forward: &usize| {
-                            let is_its = |source: &&Source| {
-                                matches!(source, Source::Output { value, .. } if value.call == *forward)
-                            };
+                            let is_its = |source: &&Source| matches!(source, Source::Output { value, .. } if value.call == *forward);
                             call.arguments.iter().filter(is_its).count()
                         };
                         call.forward = open.iter().copied().max_by_key(|forward| reads(forward));
@@ -418,7 +421,9 @@ mod tests {
                         assert_eq!(owner, program.owner(Value { call, output: *of }));
                         aliases += 1;
                     }
-                    (Returned::Parameter(_) | Returned::Nothing, owner) => assert_eq!(owner, Owner::Elsewhere),
+                    (Returned::Parameter(_) | Returned::Nothing, owner) => {
+                        assert_eq!(owner, Owner::Elsewhere)
+                    }
                     (Returned::Argument(_), Owner::Output(value, _)) => assert!(value.call < call),
                     (Returned::Argument(_), Owner::Elsewhere) => {}
                     (Returned::Block(_), Owner::Elsewhere) => unreachable!("{call} {output}"),

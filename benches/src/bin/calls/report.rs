@@ -16,7 +16,7 @@ pub(crate) struct Row {
     /// The words of the same trace run plainly.
     expected: Vec<u64>,
     /// What the checker found in a pass of its own.
-    findings: usize,
+    findings: Vec<String>,
     bound: u64,
 }
 
@@ -86,13 +86,14 @@ impl Row {
 
     /// How many outputs, in both runs together, were not what the plain run made of them.
     pub(crate) fn wrong(&self) -> usize {
-        let wrong = |played: &Played| played.values.iter().zip(&self.expected).filter(|(a, b)| a != b).count();
+        let wrong =
+            |played: &Played| played.values.iter().zip(&self.expected).filter(|(a, b)| a != b).count();
         wrong(&self.planned) + wrong(&self.unplanned)
     }
 
     /// What the checker found.
     pub(crate) fn findings(&self) -> usize {
-        self.findings
+        self.findings.len()
     }
 
     fn json(&self) -> Value {
@@ -105,7 +106,7 @@ impl Row {
             "different_calls": self.different(),
             "predicted": self.planned.stats.calls.predicted,
             "wrong_values": self.wrong(),
-            "findings": self.findings,
+            "findings": self.findings(),
             "bound_bytes": self.bound,
             "peak_live_bytes": { "planned": peak_live(&self.planned), "unplanned": peak_live(&self.unplanned) },
             "reserved_bytes": {
@@ -160,11 +161,13 @@ pub(crate) fn print(rows: &[Row]) {
             row.planned.stats.calls.predicted,
             row.expected.len(),
             row.wrong(),
-            row.findings,
+            row.findings(),
         );
     }
     println!("\nMemory of the pool in MiB (as a part of the lower bound)\n");
-    println!("| trace | lower bound | peak live | planned: at the end | at most | unplanned: at the end | at most | torch |");
+    println!(
+        "| trace | lower bound | peak live | planned: at the end | at most | unplanned: at the end | at most | torch |"
+    );
     println!("|---|---|---|---|---|---|---|---|");
     for row in rows {
         println!(
@@ -179,8 +182,12 @@ pub(crate) fn print(rows: &[Row]) {
             row.program.reserved.map_or("-".to_owned(), |bytes| with_ratio(bytes, row.bound)),
         );
     }
-    println!("\nThe lower bound is the largest sum of live bytes that a walk over the trace finds: outputs of the path until they are");
-    println!("dropped, blocks of the running body, and copies of staged inputs. Peak live is what the pool saw, in granules of 512 bytes.");
+    println!(
+        "\nThe lower bound is the largest sum of live bytes that a walk over the trace finds: outputs of the path until they are"
+    );
+    println!(
+        "dropped, blocks of the running body, and copies of staged inputs. Peak live is what the pool saw, in granules of 512 bytes."
+    );
 }
 
 /// Prints why calls were not replayed, which nodes there are, and what became of each call that differs.
@@ -193,6 +200,9 @@ pub(crate) fn explain(row: &Row) {
         if call.ran != *ran {
             println!("call {at} of f{}: {:?} in the trace, {ran:?} here", call.function, call.ran);
         }
+    }
+    for finding in &row.findings {
+        println!("found: {finding}");
     }
     for (what, played) in [("planned", &row.planned), ("unplanned", &row.unplanned)] {
         println!("{what}: {:?}", played.stats.pools);
@@ -219,7 +229,7 @@ mod tests {
     #[test]
     fn the_synthetic_trace_gives_the_values_of_its_plain_run_and_no_finding() {
         let row = row();
-        assert_eq!((row.wrong(), row.findings), (0, 0));
+        assert_eq!((row.wrong(), row.findings()), (0, 0));
         let (ours, theirs) = (row.ours(), row.theirs());
         assert!(ours.recordings <= theirs.recordings && ours.replays >= theirs.replays, "{ours:?}");
         assert!(row.expected.iter().filter(|word| **word != 0).count() > 40);

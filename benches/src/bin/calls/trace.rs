@@ -72,10 +72,19 @@ pub(crate) enum Mode {
 /// One input of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Input {
-    Staged { bytes: u64 },
-    Parameter { id: u64, bytes: u64 },
+    Staged {
+        bytes: u64,
+    },
+    Parameter {
+        id: u64,
+        bytes: u64,
+    },
     /// An output of the call at this depth of the path, the root being 0.
-    Path { depth: usize, output: usize, bytes: u64 },
+    Path {
+        depth: usize,
+        output: usize,
+        bytes: u64,
+    },
     Value(u64),
     Nothing,
 }
