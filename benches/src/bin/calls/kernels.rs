@@ -84,7 +84,7 @@ pub(crate) fn make(sum: DevicePtr, to: DevicePtr, words: u64, tag: u64) -> Args 
     Args::new().read(sum).write(to).scalar(words).scalar(tag)
 }
 
-/// Both words in one, in an order that matters. The finisher is that of SplitMix64 (Steele, Lea and Flood, 2014).
+/// Both words in one, in an order that matters. The finisher is that of `SplitMix64` (Steele, Lea and Flood, 2014).
 pub(crate) fn mix(a: u64, b: u64) -> u64 {
     let mut word = a.rotate_left(23) ^ b.wrapping_add(0x9e37_79b9_7f4a_7c15);
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
