@@ -422,7 +422,7 @@ mod tests {
                         aliases += 1;
                     }
                     (Returned::Parameter(_) | Returned::Nothing, owner) => {
-                        assert_eq!(owner, Owner::Elsewhere)
+                        assert_eq!(owner, Owner::Elsewhere);
                     }
                     (Returned::Argument(_), Owner::Output(value, _)) => assert!(value.call < call),
                     (Returned::Argument(_), Owner::Elsewhere) => {}
