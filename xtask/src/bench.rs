@@ -19,7 +19,7 @@ pub(crate) struct Bench {
 enum Subject {
     /// The allocator on recorded traces: peak memory, time for a pair of allocation and free against its peers, time of a restore.
     Pool(Pool),
-    /// The engine on recorded programs: what each call became beside what it became in PyTorch, memory beside its lower bound.
+    /// The engine on recorded programs: what each call became beside what it became in `torch`, memory beside its lower bound.
     Calls(Calls),
 }
 
