@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use graphgrove::{Arg as EngineArg, Backward, Engine, Error, Function, FunctionOptions, Layers, Limits, Mode, OldOutput};
+use graphgrove::{
+    Arg as EngineArg, Backward, Engine, Error, Function, FunctionOptions, Layers, Limits, Mode, OldOutput,
+};
 use graphgrove::{ParamSet, Tensor};
 use graphgrove_device::{Memory, Streams};
 use graphgrove_pool::pool::{Growth, PoolConfig, Range};
@@ -161,8 +163,7 @@ impl Rig {
         let register = |(index, spec): (usize, &FunctionSpec)| {
             let mode = spec.mode.filter(|_| setup.mode != Mode::Eager).unwrap_or(setup.mode);
             let (mutates, mutates_params) = spec.mutates();
-            let mut options =
-                FunctionOptions::new().mode(mode).old_outputs(spec.old).mutates(mutates);
+            let mut options = FunctionOptions::new().mode(mode).old_outputs(spec.old).mutates(mutates);
             if mutates_params {
                 options = options.mutates_params();
             }
@@ -338,7 +339,7 @@ impl Rig {
             .into_iter()
             .map(|(tensor, is_given)| if is_given { (None, Some(tensor)) } else { (Some(tensor), None) })
             .unzip();
-                let mut args: Vec<EngineArg<'_, SimDevice>> = kept
+        let mut args: Vec<EngineArg<'_, SimDevice>> = kept
             .iter()
             .zip(given)
             .filter_map(|(kept, given)| match kept {
@@ -382,8 +383,7 @@ impl Rig {
         let saved = saved.map(|(saved, _)| saved).unwrap_or_default();
         let (made, saves) = self.model.run(&spec, registers, &saved, u32::from(call.value));
         let (steps, number) = (self.steps, self.functions[at].calls);
-        self.origins
-            .resize(self.model.storages.len(), Origin::Output { function: at, steps, call: number });
+        self.origins.resize(self.model.storages.len(), Origin::Output { function: at, steps, call: number });
         assert_eq!(outputs.len(), made.len());
         for (index, model) in made.into_iter().enumerate() {
             if call.taken >> (index % 8) & 1 == 1 {

@@ -21,6 +21,8 @@ enum Subject {
     Pool(Pool),
     /// A replay against a bare launch and the reference path: by outputs, staged inputs, depth, siblings and parameters.
     Replay(Replay),
+    /// The engine on recorded programs: what each call became beside what it became in `torch`, memory beside its lower bound.
+    Calls(Calls),
 }
 
 #[derive(Debug, Args)]
@@ -43,12 +45,26 @@ struct Replay {
     json: Option<PathBuf>,
 }
 
+#[derive(Debug, Args)]
+struct Calls {
+    /// A folder with files `NAME.calls` or `NAME.calls.gz`; without it, the small synthetic trace of the workspace.
+    #[arg(long)]
+    calls: Option<PathBuf>,
+    /// Writes the figures to this file as well.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Says why each call ran as it did.
+    #[arg(long)]
+    explain: bool,
+}
+
 impl Bench {
-    /// Red if the benchmark does not build or run to its end; its figures decide nothing.
+    /// Red if the benchmark does not build, does not run to its end, or meets a wrong value; figures decide nothing.
     pub(crate) fn run(&self, root: &Path) -> Result<Outcome> {
         let mut command = match &self.subject {
             Subject::Pool(pool) => pool.command()?,
             Subject::Replay(replay) => replay.command()?,
+            Subject::Calls(calls) => calls.command()?,
         };
         let program = command.get_program().to_string_lossy().into_owned();
         let status = command.current_dir(root).status().map_err(|source| Error::Start { program, source })?;
@@ -79,6 +95,23 @@ impl Replay {
         }
         if let Some(file) = &self.json {
             command.arg("--json").arg(absolute(file)?);
+        }
+        Ok(command)
+    }
+}
+
+impl Calls {
+    fn command(&self) -> Result<Command> {
+        let mut command = cargo();
+        command.args(["run", "--release", "--package", "graphgrove-benches", "--bin", "calls", "--"]);
+        if let Some(folder) = &self.calls {
+            command.arg("--calls").arg(absolute(folder)?);
+        }
+        if let Some(file) = &self.json {
+            command.arg("--json").arg(absolute(file)?);
+        }
+        if self.explain {
+            command.arg("--explain");
         }
         Ok(command)
     }
@@ -127,5 +160,17 @@ mod tests {
         let [.., rounds, count, json, file] = &given[..] else { unreachable!("{given:?}") };
         assert_eq!((rounds.as_str(), count.as_str(), json.as_str()), ("--rounds", "7", "--json"));
         assert!(Path::new(file).is_absolute() && file.ends_with("replay.json"));
+    }
+
+    #[test]
+    fn calls_are_played_by_their_own_program_with_absolute_paths() {
+        let bare = Calls { calls: None, json: None, explain: false };
+        let bare = arguments(bare.command());
+        assert_eq!(bare, ["run", "--release", "--package", "graphgrove-benches", "--bin", "calls", "--"]);
+        let given = Calls { calls: Some("calls".into()), json: Some("calls.json".into()), explain: true };
+        let given = arguments(given.command());
+        let [.., calls, folder, json, file, explain] = &given[..] else { unreachable!("{given:?}") };
+        assert_eq!((calls.as_str(), json.as_str(), explain.as_str()), ("--calls", "--json", "--explain"));
+        assert!(Path::new(folder).is_absolute() && Path::new(file).is_absolute());
     }
 }

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use graphgrove_device::Device;
-use graphgrove_pool::pool::{Pool, PoolConfig};
+use graphgrove_device::{Capabilities, Device};
+use graphgrove_pool::pool::{Growth, Pool, PoolConfig, Range};
 use graphgrove_replay::{Method, ParamSet};
 use graphgrove_storage::Tensor;
 use graphgrove_tree::{CallKind, FunctionId, Limits, OldOutput, PendingRule, TokenId};
@@ -26,7 +26,8 @@ pub struct EngineBuilder {
     layers: Layers,
     mode: Mode,
     limits: Limits,
-    pool: PoolConfig,
+    pool: Option<PoolConfig>,
+    budget: Option<u64>,
     old_outputs: OldOutput,
     strict: bool,
     plan_memory: bool,
@@ -38,7 +39,8 @@ impl Default for EngineBuilder {
             layers: Layers::all(),
             mode: Mode::Auto,
             limits: Limits::default(),
-            pool: PoolConfig::default(),
+            pool: None,
+            budget: None,
             old_outputs: OldOutput::Error,
             strict: false,
             plan_memory: true,
@@ -65,17 +67,17 @@ impl EngineBuilder {
         Self { limits, ..self }
     }
 
-    /// How the pools obtain memory.
+    /// How the pools obtain memory. Where the device can back a range of addresses page by page, they do so by default, and grow
+    /// by no more than a request needs; elsewhere as [`PoolConfig`] says.
     #[must_use]
     pub fn pool(self, pool: PoolConfig) -> Self {
-        Self { pool, ..self }
+        Self { pool: Some(pool), ..self }
     }
 
     /// The most bytes that each pool may hold.
     #[must_use]
-    pub fn budget(mut self, bytes: u64) -> Self {
-        self.pool.budget = Some(bytes);
-        self
+    pub fn budget(self, bytes: u64) -> Self {
+        Self { budget: Some(bytes), ..self }
     }
 
     /// What becomes of outputs at a new step, of functions that do not say.
@@ -106,7 +108,8 @@ impl EngineBuilder {
             return Err(Error::Layers { layers: self.layers });
         }
         let stream = device.create_stream()?;
-        let plain = Pool::new(Arc::clone(&device), &stream, self.pool)?;
+        let config = self.pool_config(&*device);
+        let plain = Pool::new(Arc::clone(&device), &stream, config)?;
         let state = State {
             functions: Vec::new(),
             groves: Vec::new(),
@@ -119,6 +122,7 @@ impl EngineBuilder {
             device,
             stream,
             plain,
+            pool: config,
             options: self,
             registry: Mutex::new(Registry { count: 0, waiting: Vec::new() }),
             discarded: Mutex::default(),
@@ -127,6 +131,25 @@ impl EngineBuilder {
         })))
     }
 }
+
+impl EngineBuilder {
+    /// How pools are set up on a device.
+    fn pool_config<D: Device>(&self, device: &D) -> PoolConfig {
+        let config = self.pool.unwrap_or_else(|| {
+            let config = PoolConfig::default();
+            let is_range =
+                config.range != Range::Never && device.capabilities().contains(Capabilities::RESERVE_MAP);
+            // The pieces of a range lie side by side, so that obtaining them one by one splits nothing.
+            let page = device.granularity().max(PAGE);
+            let paged = Growth { small_limit: page, small: page, large: page, unit: page };
+            PoolConfig { growth: if is_range { paged } else { config.growth }, ..config }
+        });
+        PoolConfig { budget: self.budget.or(config.budget), ..config }
+    }
+}
+
+/// The least that a range grows by, in bytes: what CUDA maps at once.
+const PAGE: u64 = 2 << 20;
 
 pub(crate) struct State<D: Device> {
     functions: Vec<Registered<D>>,
@@ -161,6 +184,8 @@ pub(crate) struct Shared<D: Device> {
     stream: D::Stream,
     /// Memory outside of every recording: of plain runs, of what is copied out, and of values of the host.
     pub(crate) plain: Pool<D>,
+    /// How pools are set up.
+    pool: PoolConfig,
     options: EngineBuilder,
     registry: Mutex<Registry<D>>,
     /// Tokens that were dropped. A drop only notes itself: it may happen anywhere, in the middle of a call too.
@@ -487,7 +512,7 @@ impl<D: Device> Shared<D> {
                     },
                     strict: self.options.strict,
                     plan_memory: self.options.plan_memory,
-                    pool: self.options.pool,
+                    pool: self.pool,
                 };
                 groves.push(Grove::new(&self.device, &self.stream, &self.plain, options)?);
                 groves.len() - 1

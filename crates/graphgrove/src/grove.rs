@@ -18,6 +18,7 @@ use smallvec::SmallVec;
 use crate::describe::Described;
 use crate::function::FunctionData;
 use crate::known::WarmUps;
+use crate::layouts::{Layouts, Place};
 use crate::outputs::Saved;
 use crate::reasons::Reasons;
 use crate::{Arg, CallStats, Layers, Outputs, Result};
@@ -70,6 +71,8 @@ pub(crate) struct Held<D: Device> {
     pub(crate) saved: Arc<[SlotIndex]>,
     /// Whether the tree has to see every replay's inputs, because some of them are outputs of the path that are staged.
     pub(crate) is_watched: bool,
+    /// Its place among recordings whose memory was laid out together.
+    pub(crate) place: Option<Place>,
 }
 
 pub(crate) struct Grove<D: Device> {
@@ -81,6 +84,7 @@ pub(crate) struct Grove<D: Device> {
     pub(crate) nodes: SecondaryMap<NodeId, Held<D>>,
     pub(crate) by_slab: HashMap<SlabId, NodeId>,
     pub(crate) known: WarmUps,
+    pub(crate) layouts: Layouts,
     pub(crate) stats: CallStats,
     pub(crate) reasons: Reasons,
     /// Whether the pool knows that replays have run.
@@ -168,6 +172,7 @@ impl<D: Device> Grove<D> {
             nodes: SecondaryMap::new(),
             by_slab: HashMap::new(),
             known: WarmUps::remembering(options.limits.warm_signatures as usize),
+            layouts: Layouts::default(),
             stats: CallStats::default(),
             reasons: Reasons::default(),
             pool_knows: false,
@@ -397,7 +402,7 @@ impl<D: Device> Grove<D> {
     }
 
     /// The blocks of slots on the path that are dead.
-    fn dead_blocks(&self) -> Vec<BlockId> {
+    pub(crate) fn dead_blocks(&self) -> Vec<BlockId> {
         let lives = lives!(self);
         let mut dead = Vec::new();
         for node in self.tree.path() {

@@ -3,7 +3,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use graphgrove_pool::plan::Plan;
 use graphgrove_replay::Uses;
 use graphgrove_tree::FunctionId;
 
@@ -13,7 +12,6 @@ pub(crate) const NO_STORAGE_CACHE: &str = "its outputs share memory, and the eng
 /// What is known of the calls of a function with certain inputs.
 #[derive(Clone, Default)]
 pub(crate) struct Known {
-    pub(crate) plan: Option<Arc<Plan>>,
     pub(crate) uses: Uses,
     /// Why it is not to be recorded: its outputs share memory in a way for which the engine lacks a layer, or it leaves memory in the
     /// pool.

@@ -12,6 +12,7 @@ mod grove;
 mod host_values;
 mod known;
 mod layers;
+mod layouts;
 mod memory;
 mod mode;
 mod outputs;

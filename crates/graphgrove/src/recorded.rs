@@ -3,7 +3,9 @@
 use graphgrove_device::{Device, DeviceError, DevicePtr};
 use graphgrove_pool::pool::{Owner, Request as Ask, Session};
 use graphgrove_pool::ranges::BlockId;
-use graphgrove_replay::{Call, Costs, NodeKey, Recorder, Recording, Replayed, Route, StagePlan, Staged};
+use graphgrove_replay::{
+    Call, Costs, NodeKey, Recorder, Recording, Replayed, Route, StagePlan, Staged, Uses,
+};
 use graphgrove_storage::{
     InputIndex, InputPlan, InputRole, Layout, SlotIndex, SlotValue, Step, Storage, StorageId, Tensor, Watch,
 };
@@ -25,7 +27,7 @@ struct Recorded<D: Device> {
 }
 
 /// A managed input whose last handle a recording has let go of.
-struct GivenUp {
+pub(crate) struct GivenUp {
     at: usize,
     value: SlotValue,
     base: DevicePtr,
@@ -77,6 +79,11 @@ impl<D: Device> Grove<D> {
         self.nodes.insert(ran.node, held);
         self.forget_all(&ran.evicted);
         self.forget_all(&ran.ended_warm_ups);
+        if !ran.ended_warm_ups.is_empty() {
+            // Warm-ups search for their memory and so may have needed more than recordings, which are laid out, do. A device that
+            // cannot wait or give back says so at the next call too.
+            let _ = self.pool.trim();
+        }
         self.stats.recordings += 1;
         Ok(Self::done(replayed.outputs, returned, replayed.saved, &saved, ran.token))
     }
@@ -98,12 +105,21 @@ impl<D: Device> Grove<D> {
     ) -> Result<Recorded<D>> {
         self.replayer.enter(&self.stream)?;
         let key = (request.function, described.key);
-        let memory_plan = self.known.get(&key).and_then(|known| known.plan.as_ref());
-        let memory_plan = memory_plan.filter(|_| self.options.plan_memory);
-        let mut session = Some(self.pool.recording(&self.stream, memory_plan)?);
+        let (memory_plan, place) = if self.options.plan_memory {
+            let given = self.given_blocks(args, &self.input_plan(request, args, roles)?)?;
+            let above = parent.and_then(|parent| self.nodes.get(parent)?.place.as_ref());
+            self.layouts.plan(&self.pool, key, above, parent.is_none(), &given)
+        } else {
+            (None, None)
+        };
+        let mut session = Some(self.pool.recording(&self.stream, memory_plan.as_ref())?);
         let mut given_up = Vec::new();
         let recorded = self.capture_in(&mut session, request, args, parent, roles, described, &mut given_up);
         match recorded {
+            Ok(mut recorded) => {
+                recorded.held.place = place;
+                Ok(recorded)
+            }
             // Nothing has run yet, and until the session ends nothing else gets the memory.
             Err(error) if may_run_plainly(&error) => match self.bring_back(args, &given_up) {
                 Ok(()) => Err(error),
@@ -142,22 +158,9 @@ impl<D: Device> Grove<D> {
         let params = request.params.map(graphgrove_replay::ParamSet::tensors).unwrap_or_default();
         let tensors: Vec<Option<&Tensor>> =
             args.iter().map(Arg::tensor).chain(params.iter().map(Some)).collect();
-        let costs = Costs::default();
-        let may_patch = self.options.layers.contains(Layers::FAST_REPLAY);
         let lent = in_place_storages(&plan, &tensors)?;
-        // One that lies in the memory of an input in place must be another storage in the recording, or nobody could tell which of
-        // the two an output is an alias of.
-        let is_lent = |input: &InputIndex| {
-            let tensor = tensors.get(input.get() as usize).copied().flatten();
-            tensor.is_some_and(|tensor| {
-                tensor.storage().id().is_ok_and(|id| id.is_some_and(|id| lent.contains(&id)))
-            })
-        };
-        let choose = |staged: Staged<'_>| match staged.inputs {
-            [input] if may_patch && !is_lent(input) => costs.choose(staged.bytes, known.uses.nodes(*input)),
-            _ => Route::Copied,
-        };
-        let stage = StagePlan::new(&plan, &tensors, choose)?;
+        let stage =
+            StagePlan::new(&plan, &tensors, |staged| self.route(staged, &known.uses, &tensors, &lent))?;
         let inputs = inputs_of(args);
         let call = Call { params: request.params, inputs: &inputs, stream: request.stream, step };
         let expected = self.replayer.expect(&plan, &call, &stage)?;
@@ -214,9 +217,41 @@ impl<D: Device> Grove<D> {
         let Made { returned, saved, .. } = made;
         let blocks = names::<D, SlotIndex>(owners);
         let checkpoint = finished.checkpoint;
-        let held =
-            Held { key: Some(node), slab: None, checkpoint, blocks, returned, saved, is_watched: false };
+        let held = Held {
+            key: Some(node),
+            slab: None,
+            checkpoint,
+            blocks,
+            returned,
+            saved,
+            is_watched: false,
+            place: None,
+        };
         Ok(Recorded { key: node, replayed, held, outputs })
+    }
+
+    /// How inputs that are staged in one piece reach a recording, if it does with them what a warm-up has shown. `lent` are the
+    /// storages of inputs that are used where they are: one that lies in such a storage must be another one in the recording, or
+    /// nobody could tell which of the two an output is an alias of.
+    pub(crate) fn route(
+        &self,
+        staged: Staged<'_>,
+        uses: &Uses,
+        tensors: &[Option<&Tensor>],
+        lent: &[StorageId],
+    ) -> Route {
+        let is_lent = |input: &InputIndex| {
+            let tensor = tensors.get(input.get() as usize).copied().flatten();
+            tensor.is_some_and(|tensor| {
+                tensor.storage().id().is_ok_and(|id| id.is_some_and(|id| lent.contains(&id)))
+            })
+        };
+        match staged.inputs {
+            [input] if self.options.layers.contains(Layers::FAST_REPLAY) && !is_lent(input) => {
+                Costs::default().choose(staged.bytes, uses.nodes(*input))
+            }
+            _ => Route::Copied,
+        }
     }
 
     /// What becomes of each input, as the tree has decided for those that are outputs of the path.
@@ -238,9 +273,32 @@ impl<D: Device> Grove<D> {
         Ok(InputPlan::new(&specs, ALIGNMENT, |value| values.contains(&value))?)
     }
 
+    /// The blocks of managed inputs that the call gives up.
+    pub(crate) fn given_blocks(
+        &self,
+        args: &[Arg<'_, D>],
+        plan: &InputPlan,
+    ) -> Result<Vec<(usize, BlockId)>> {
+        let mut given = Vec::new();
+        for (at, arg) in args.iter().enumerate() {
+            let Arg::Given(tensor) = arg else { continue };
+            if matches!(plan.role(InputIndex::new(at as u32)), Some(InputRole::Managed { .. }))
+                && let Some(value) = tensor.storage().slot_value()?
+            {
+                given.extend(self.block_of(&value).map(|block| (at, block)));
+            }
+        }
+        Ok(given)
+    }
+
+    fn block_of(&self, value: &SlotValue) -> Option<BlockId> {
+        let held = self.by_slab.get(&value.slab).and_then(|node| self.nodes.get(*node))?;
+        held.blocks.iter().find(|(slot, _)| *slot == value.slot).map(|(_, block)| *block)
+    }
+
     /// Lets go of the last handles of inputs that are used in place. Their blocks are given back when the function has dropped them
     /// too. One that is staged, if only because it is misaligned, is kept: an output may be an alias of it.
-    fn give_up(
+    pub(crate) fn give_up(
         &self,
         args: &mut [Arg<'_, D>],
         plan: &InputPlan,
@@ -257,13 +315,11 @@ impl<D: Device> Grove<D> {
             let Some(value) = tensor.storage().slot_value()?.filter(|_| is_managed && is_last) else {
                 continue;
             };
-            let held = self.by_slab.get(&value.slab).and_then(|node| self.nodes.get(*node));
-            let block = held.and_then(|held| held.blocks.iter().find(|(slot, _)| *slot == value.slot));
-            if let (Some(watch), Some((_, block))) = (tensor.storage().watch(), block) {
+            if let (Some(watch), Some(block)) = (tensor.storage().watch(), self.block_of(&value)) {
                 let (base, bytes) = (tensor.storage().base()?, tensor.storage().bytes()?);
                 let (layout, offset) = (tensor.layout().clone(), tensor.offset_bytes());
                 given_up.push(GivenUp { at, value, base, bytes, layout, offset });
-                dying.push((watch, *block));
+                dying.push((watch, block));
                 *arg = Arg::Value(0);
             }
         }
@@ -318,7 +374,7 @@ fn may_run_plainly(error: &Error) -> bool {
     }
 }
 
-fn host_of<D: Device>(arg: &Arg<'_, D>) -> Option<D::HostBuffer> {
+pub(crate) fn host_of<D: Device>(arg: &Arg<'_, D>) -> Option<D::HostBuffer> {
     match arg {
         Arg::Host(buffer) => Some((*buffer).clone()),
         _ => None,

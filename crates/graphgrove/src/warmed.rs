@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use graphgrove_device::Device;
 use graphgrove_pool::pool::Owner;
-use graphgrove_replay::{CallOutputs, Recorder, Route, StagePlan};
-use graphgrove_storage::{HandedBack, InputPlan, Slab, SlotIndex, Step, Tensor};
+use graphgrove_replay::{CallOutputs, Recorder, Route, StagePlan, Staged};
+use graphgrove_storage::{HandedBack, InputPlan, Slab, SlotIndex, StageGroup, Step, Tensor};
 use graphgrove_tree::{NodeId, WarmUpPlan};
 
 use crate::captured::Seen;
 use crate::describe::Described;
 use crate::grove::{Done, Grove, Held, Request};
 use crate::known::{Known, NO_STORAGE_CACHE};
+use crate::layouts::without_patched;
 use crate::memory::{Memory, names};
-use crate::{Arg, Error, Result};
+use crate::recorded::host_of;
+use crate::{Arg, Error, Layers, Result};
 
 impl<D: Device> Grove<D> {
     /// Warms a function up as the tree has planned it.
@@ -42,7 +44,9 @@ impl<D: Device> Grove<D> {
             }
             Err(error) => return Err(error),
         };
-        let (held, back, outputs) = match self.rehearse(request, args, &inputs, described.key, depth) {
+        let above = parent.and_then(|parent| self.nodes.get(parent));
+        let place = PathPlace { depth, is_below_warm_up: above.is_some_and(|held| held.key.is_none()) };
+        let (held, back, outputs) = match self.rehearse(request, args, &inputs, described, place) {
             Ok(done) => done,
             Err(error @ Error::Survivors { .. }) => {
                 drop(warm_up);
@@ -91,9 +95,11 @@ impl<D: Device> Grove<D> {
         request: &Request<'_, D>,
         args: &mut [Arg<'_, D>],
         plan: &InputPlan,
-        key: u64,
-        depth: usize,
+        described: &Described,
+        place: PathPlace,
     ) -> Result<(Held<D>, HandedBack, Vec<graphgrove_tree::Output>)> {
+        let given = self.given_blocks(args, plan)?;
+        let dead = self.dead_blocks();
         let params = request.params.map(graphgrove_replay::ParamSet::tensors).unwrap_or_default();
         let tensors: Vec<Option<&Tensor>> =
             args.iter().map(Arg::tensor).chain(params.iter().map(Some)).collect();
@@ -108,9 +114,15 @@ impl<D: Device> Grove<D> {
         let seen =
             recorder.passed().iter().map(|tensor| Seen::of(tensor.as_ref())).collect::<Result<Vec<_>>>()?;
         let values = Self::values(args);
-        let hosts: Vec<Option<&D::HostBuffer>> = args.iter().map(host_of).collect();
+        let hosts: Vec<Option<D::HostBuffer>> = args.iter().map(host_of).collect();
+        drop(tensors);
+        if self.options.layers.contains(Layers::DEALLOC_ON_RECORD) {
+            let dying = self.give_up(args, plan, described, &mut Vec::new())?;
+            memory = Memory::Session { session: &session, dying };
+        }
+        let hosts: Vec<Option<&D::HostBuffer>> = hosts.iter().map(Option::as_ref).collect();
         let (recorder, returned, saves) = Self::run_body(request, recorder, memory, &values, &hosts)?;
-        let made = self.made(plan, &seen, returned, saves, depth)?.without_buffers(args, request);
+        let made = self.made(plan, &seen, returned, saves, place.depth)?.without_buffers(args, request);
         let uses = recorder.rehearsed()?;
         Self::refuse_survivors(request, &session, &made)?;
         let mut slab = Slab::new(&self.ledger, request.data.name.clone(), 0, made.planned.clone())?;
@@ -120,9 +132,16 @@ impl<D: Device> Grove<D> {
         let blocks = names::<D, SlotIndex>(owners);
         let finished = session.finish_keeping(Vec::new())?;
         self.bridge(&stream, request.stream)?;
-        let memory_plan = if self.options.plan_memory { self.pool.plan(&finished.demand).ok() } else { None };
+        let call = (request.function, described.key);
+        let is_copied = |group: &StageGroup| {
+            let staged = Staged { inputs: &group.inputs, bytes: group.bytes, mutated: false };
+            self.route(staged, &uses, &[], &[]) == Route::Copied
+        };
+        let copied: Vec<bool> = plan.groups().iter().map(is_copied).collect();
+        let demand = without_patched(finished.demand, &copied);
+        self.layouts.add(call, demand, &given, &dead, place.is_below_warm_up);
         let refused = (!self.allows(&made)).then(|| NO_STORAGE_CACHE.into());
-        self.known.note((request.function, key), Known { plan: memory_plan, uses, refused });
+        self.known.note(call, Known { uses, refused });
         let outputs = made.for_tree(plan, args.len());
         let held = Held {
             key: None,
@@ -132,14 +151,16 @@ impl<D: Device> Grove<D> {
             returned: made.returned,
             saved: Arc::clone(&made.saved),
             is_watched: false,
+            place: None,
         };
         Ok((held, back, outputs))
     }
 }
 
-fn host_of<'a, D: Device>(arg: &Arg<'a, D>) -> Option<&'a D::HostBuffer> {
-    match arg {
-        Arg::Host(buffer) => Some(buffer),
-        _ => None,
-    }
+/// Where on the path a warm-up runs.
+#[derive(Clone, Copy)]
+struct PathPlace {
+    /// How many recordings lie above it.
+    depth: usize,
+    is_below_warm_up: bool,
 }

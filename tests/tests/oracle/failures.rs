@@ -244,7 +244,10 @@ fn memory_that_a_function_hides_is_a_typed_error_once_and_never_harms_what_comes
         }
         assert_eq!(survivors, 1, "the first call says so, and later ones run plainly");
         let why = garden.engine.reasons().unwrap();
-        assert!(why.iter().any(|reason| reason.function == "hider" && reason.why.contains("no outputs")), "{why:?}");
+        assert!(
+            why.iter().any(|reason| reason.function == "hider" && reason.why.contains("no outputs")),
+            "{why:?}"
+        );
         hidden.lock().clear();
         drop((a, b, mix, hider));
         garden.end();
@@ -259,7 +262,9 @@ fn a_call_inside_of_a_call_is_refused_and_the_outer_one_goes_on() {
     let (inner, engine, count) = (mix.clone(), garden.engine.clone(), Arc::clone(&refused));
     let outer = garden.function("outer", FunctionOptions::new(), move |running| {
         let (a, b) = (running.context.take(0)?, running.context.take(1)?);
-        for error in [inner.call(args![&a, &b]).map(drop), engine.begin_step(), engine.reset(), engine.shutdown()] {
+        for error in
+            [inner.call(args![&a, &b]).map(drop), engine.begin_step(), engine.reset(), engine.shutdown()]
+        {
             if matches!(error, Err(Error::Nested { .. })) {
                 count.fetch_add(1, Ordering::Relaxed);
             }
@@ -346,7 +351,8 @@ fn a_function_that_breaks_its_capture_runs_plainly_with_a_reason_and_has_all_its
             let calls = garden.engine.stats().unwrap().calls;
             assert!(calls.eager >= 4, "{calls:?}");
             let why = garden.engine.reasons().unwrap();
-            let says = |reason: &graphgrove::Reason| reason.function == "waits" && reason.why.contains("captur");
+            let says =
+                |reason: &graphgrove::Reason| reason.function == "waits" && reason.why.contains("captur");
             assert!(why.iter().any(says), "{why:?}");
             drop((a, b, mix, waits));
             garden.end();

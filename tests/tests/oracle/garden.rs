@@ -29,7 +29,8 @@ impl Garden {
 
     /// With every layer, and with the reference path.
     pub(crate) fn both() -> [Self; 2] {
-        [Layers::all(), Layers::prefix(3)].map(|layers| Self::new(Engine::<SimDevice>::builder().layers(layers)))
+        [Layers::all(), Layers::prefix(3)]
+            .map(|layers| Self::new(Engine::<SimDevice>::builder().layers(layers)))
     }
 
     /// A tensor of the caller's own.

@@ -95,7 +95,10 @@ fn invariant_03_one_storage_exists_for_each_block_on_a_path_and_its_liveness_is_
             // The last of the views keeps the block, which the next call of the path must leave alone.
             drop((whole, again, every_other, input));
             let next = garden.one(&garden.mix("next"), &half, &half);
-            assert_eq!((garden.value(&half), garden.value(&next)), (mix_of(1, 2), mix_of(mix_of(1, 2), mix_of(1, 2))));
+            assert_eq!(
+                (garden.value(&half), garden.value(&next)),
+                (mix_of(1, 2), mix_of(mix_of(1, 2), mix_of(1, 2)))
+            );
         }
         drop((f, g, a, b));
         garden.end();

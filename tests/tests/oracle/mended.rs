@@ -63,7 +63,8 @@ fn an_output_that_is_a_staged_input_leaves_no_buffer_in_the_pool() {
         let (a, b) = (garden.tensor(1), garden.tensor(2));
         let stream = garden.device.create_stream().unwrap();
         for _ in 0..5 {
-            let [one, two] = hands_on.calling().on(&stream).call(args![&a, &b]).unwrap().into_array().unwrap();
+            let [one, two] =
+                hands_on.calling().on(&stream).call(args![&a, &b]).unwrap().into_array().unwrap();
             assert!(one.shares_storage(&a).unwrap() && two.shares_storage(&b).unwrap());
             assert_eq!(garden.engine.stats().unwrap().pools[0].ranges.live, 0);
         }
@@ -225,7 +226,8 @@ fn a_function_may_have_more_outputs_than_a_word_has_bits() {
         for turn in 0..6_usize {
             let a = garden.tensor(turn as u32);
             let mut outputs = many.call(args![&a]).unwrap();
-            let kept: Vec<_> = (turn % 3..OUTPUTS).step_by(7).map(|at| (at, outputs.take(at).unwrap())).collect();
+            let kept: Vec<_> =
+                (turn % 3..OUTPUTS).step_by(7).map(|at| (at, outputs.take(at).unwrap())).collect();
             drop(outputs);
             let (_, first) = kept.first().unwrap();
             let after = garden.one(&next, first, &a);
@@ -304,7 +306,11 @@ fn an_output_whose_address_somebody_has_is_left_alone_and_calls_go_on_plainly() 
                     garden.engine.begin_step().unwrap();
                     let other = garden.one(&mix, &b, &a);
                     assert_eq!(garden.value(&other), mix_of(2, 1), "{rule:?} {turn}");
-                    assert_eq!((garden.value(&out), out.address().unwrap()), (mix_of(1, 2), at), "{rule:?} {turn}");
+                    assert_eq!(
+                        (garden.value(&out), out.address().unwrap()),
+                        (mix_of(1, 2), at),
+                        "{rule:?} {turn}"
+                    );
                 }
                 drop(pin);
                 let other = garden.one(&mix, &b, &a);

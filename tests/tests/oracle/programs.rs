@@ -12,7 +12,9 @@ use proptest::test_runner::FileFailurePersistence;
 fn config(default: u32) -> ProptestConfig {
     ProptestConfig {
         cases: cases(default),
-        failure_persistence: Some(Box::new(FileFailurePersistence::Direct("tests/oracle/programs.regressions"))),
+        failure_persistence: Some(Box::new(FileFailurePersistence::Direct(
+            "tests/oracle/programs.regressions",
+        ))),
         max_shrink_iters: 20_000,
         ..ProptestConfig::default()
     }

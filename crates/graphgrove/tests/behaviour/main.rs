@@ -4,3 +4,4 @@
 mod calls;
 mod garden;
 mod guide;
+mod memory;

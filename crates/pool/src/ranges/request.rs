@@ -6,6 +6,13 @@ use super::slots::SlotIx;
 use super::{Granule, Ranges};
 use crate::error::PoolError;
 
+/// Bytes of a page, the piece in which devices map memory. Where blocks go depends on it and not on the pages that are mapped.
+const PAGE_BYTES: u64 = 2 << 20;
+
+/// Holes of so many bytes and more are spared: libraries ask again and again for workspaces of 32 MiB. Sparing those of 4 MiB too
+/// costs more than it gains: on the traces of the benchmark up to 6% of the peak.
+const LARGE_HOLE_BYTES: u64 = 16 << 20;
+
 impl Ranges {
     /// A block of at least `bytes` whose offset is a multiple of `align`.
     ///
@@ -18,12 +25,12 @@ impl Ranges {
     pub fn alloc(&mut self, bytes: u64, align: u64) -> Result<Block, PoolError> {
         let size = self.size_of(bytes)?;
         let unit = self.granule.alignment(align)?;
-        let block = if let Some((before, offset)) = self.best_hole(size, unit) {
-            self.take_from_hole(before, offset, size)
-        } else if let Some((region, offset)) = self.first_tail(size, unit) {
-            self.take_from_tail(region, offset, size)
-        } else {
-            return Err(self.no_room(bytes, align, size, unit));
+        let hole = self.best_hole(size, unit);
+        let gap = hole.and_then(|(before, _)| self.slots.get(before.at())).map(|slot| slot.gap);
+        let block = match (hole, self.first_tail(size, unit, gap)) {
+            (_, Some((region, offset))) => self.take_from_tail(region, offset, size),
+            (Some((before, offset)), None) => self.take_from_hole(before, offset, size),
+            (None, None) => return Err(self.no_room(bytes, align, size, unit)),
         };
         self.tally.note_peak();
         self.history.note_birth(block);
@@ -111,11 +118,22 @@ impl Ranges {
         aligned(hole).or_else(|| aligned(self.holes.best(&self.slots, size.checked_add(unit - 1)?)))
     }
 
-    fn first_tail(&self, size: u32, unit: u32) -> Option<(u16, u32)> {
+    /// The first tail that has the room, and where in it the block starts. If there is a hole of length `gap` to go to instead, that is
+    /// a large one, and only the rest of the page counts in which the tail begins.
+    fn first_tail(&self, size: u32, unit: u32, gap: Option<u32>) -> Option<(u16, u32)> {
+        if gap.is_some_and(|gap| self.granule.to_bytes(gap) < LARGE_HOLE_BYTES) {
+            return None;
+        }
+        let page = self.granule.ceil(PAGE_BYTES)?;
         self.growing.iter().find_map(|&name| {
             let region = &self.regions[usize::from(name)];
-            let offset = self.slots[region.last].end().checked_next_multiple_of(unit)?;
-            (offset <= region.len && size <= region.len - offset).then_some((name, offset))
+            let start = self.slots[region.last].end();
+            let offset = start.checked_next_multiple_of(unit)?;
+            let end = match gap {
+                None => region.len,
+                Some(_) => start.checked_next_multiple_of(page)?.min(region.len),
+            };
+            (offset <= end && size <= end - offset).then_some((name, offset))
         })
     }
 

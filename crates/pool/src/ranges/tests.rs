@@ -45,6 +45,20 @@ fn a_tail_is_used_only_when_no_hole_fits() {
 }
 
 #[test]
+fn a_small_block_goes_to_the_page_in_which_the_tail_begins_and_spares_a_large_hole() {
+    const PAGE: u64 = 2 << 20;
+    let (mut ranges, region) = growing(64 * PAGE);
+    let large = alloc(&mut ranges, 16 * PAGE);
+    let guard = alloc(&mut ranges, KIB);
+    ranges.free(large.id).unwrap();
+    assert_eq!(alloc(&mut ranges, KIB).offset, guard.offset + KIB);
+    // What does not fit into the rest of the page goes to the hole, however long the region is.
+    assert_eq!(alloc(&mut ranges, PAGE - KIB).offset, 0);
+    let left = alloc(&mut ranges, 15 * PAGE + KIB);
+    assert_eq!((left.offset, ranges.used_end(region)), (PAGE - KIB, Some(guard.offset + 2 * KIB)));
+}
+
+#[test]
 fn freeing_merges_with_both_neighbours() {
     let (mut ranges, region) = growing(64 * KIB);
     let blocks = [(); 5].map(|()| alloc(&mut ranges, KIB));
