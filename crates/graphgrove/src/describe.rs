@@ -6,7 +6,7 @@ use graphgrove_device::{Device, HostMemory};
 use graphgrove_replay::ParamSet;
 use graphgrove_storage::{InputIndex, InputPlan, InputRole, InputSpec, SlotValue, Tensor};
 use graphgrove_tree::{
-    Address, Epoch, Input, ParamSetId, ParamVersion, Params, Signature, Slot, SlotIndex, Source,
+    Address, Epoch, Input, ParamSetId, ParamVersion, Params, PendingRule, Signature, Slot, SlotIndex, Source,
 };
 
 use crate::grove::{Grove, Request};
@@ -41,7 +41,10 @@ impl<D: Device> Grove<D> {
     /// its storage the view begins; of staged inputs that share memory, how they do.
     pub(crate) fn describe(&self, request: &Request<'_, D>, args: &[Arg<'_, D>]) -> Result<Described> {
         let specs: Vec<InputSpec<'_>> = self.specs(request, args);
-        let (plan, conflict) = match InputPlan::new(&specs, ALIGNMENT, |value| self.is_on_path(&value)) {
+        // What is on a path that ends with this call is copied before it, and then it is as any tensor from outside.
+        let is_carried = self.ends_path();
+        let in_place = |value: SlotValue| !is_carried && self.is_on_path(&value);
+        let (plan, conflict) = match InputPlan::new(&specs, ALIGNMENT, in_place) {
             Ok(plan) => (Some(plan), None),
             Err(graphgrove_storage::Error::Refused(conflict)) => (None, Some(conflict)),
             Err(error) => return Err(error.into()),
@@ -56,7 +59,8 @@ impl<D: Device> Grove<D> {
             request.params.map(|set| set.addresses().map(|address| Address::new(address.get())).collect());
         let mut hasher = DefaultHasher::new();
         for input in &inputs {
-            (input.signature, matches!(input.source, Source::Managed { .. })).hash(&mut hasher);
+            let is_managed = !is_carried && matches!(input.source, Source::Managed { .. });
+            (input.signature, is_managed).hash(&mut hasher);
         }
         Ok(Described { inputs, addresses: addresses.unwrap_or_default(), conflict, key: hasher.finish() })
     }
@@ -76,6 +80,11 @@ impl<D: Device> Grove<D> {
         inputs
             .chain(params.iter().map(|tensor| InputSpec { mutated, ..InputSpec::parameter(tensor) }))
             .collect()
+    }
+
+    /// Whether the next call that runs in the pool ends the path, whatever is live on it.
+    fn ends_path(&self) -> bool {
+        self.options.pending == PendingRule::Tokens && self.tree.is_step_requested()
     }
 
     /// Whether a slot's value is one of the current path.
@@ -99,6 +108,12 @@ impl<D: Device> Grove<D> {
             Arg::Given(tensor) => tensor,
         };
         let layout = tensor.signature().get();
+        // A stale input must not be described as anything.
+        tensor.address()?;
+        let shared = || match plan.and_then(|plan| shared(plan, InputIndex::new(at as u32))) {
+            Some((first, shift)) => fold(&[layout, first, shift]),
+            None => Signature::new(layout),
+        };
         if let Some(value) = tensor.storage().slot_value()?.filter(|value| self.is_on_path(value))
             && !tensor.layout().is_empty()
             && let Some(node) = self.by_slab.get(&value.slab)
@@ -106,16 +121,10 @@ impl<D: Device> Grove<D> {
             let slot = Slot { node: *node, index: SlotIndex::new(value.slot.get()) };
             let given_up = matches!(arg, Arg::Given(_)) && self.is_given_up(&value, args);
             let value = graphgrove_tree::SlotValue { slot, epoch: Epoch::new(value.epoch.get()) };
-            let signature = fold(&[layout, tensor.offset_bytes()]);
+            let signature = if self.ends_path() { shared() } else { fold(&[layout, tensor.offset_bytes()]) };
             return Ok(Input { signature, source: Source::Managed { value, given_up }, mutated: false });
         }
-        // Not only a check that the value is there: a stale one must not be described as anything.
-        tensor.address()?;
-        let shared = plan.and_then(|plan| shared(plan, InputIndex::new(at as u32)));
-        Ok(Input::staged(match shared {
-            Some((first, shift)) => fold(&[layout, first, shift]),
-            None => Signature::new(layout),
-        }))
+        Ok(Input::staged(shared()))
     }
 
     /// Whether all handles of a slot's value are inputs of the call that it gives up.

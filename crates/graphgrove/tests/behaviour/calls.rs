@@ -3,7 +3,7 @@
 use graphgrove::{Engine, Layers, Mode, args};
 use graphgrove_sim::SimDevice;
 
-use crate::garden::{Garden, layout};
+use crate::garden::{Garden, N, layout};
 
 #[test]
 fn a_function_warms_up_is_recorded_and_is_replayed_with_the_inputs_of_each_call() {
@@ -61,4 +61,24 @@ fn an_output_may_lie_where_an_input_was_given_up_with_every_set_of_layers() {
         assert!(garden.engine.stats().unwrap().calls.replays > 0, "{layers}");
         garden.device.verdict().unwrap();
     }
+}
+
+#[test]
+fn an_input_that_the_step_before_has_left_needs_no_recording_of_its_own() {
+    let garden = Garden::new(Engine::<SimDevice>::builder());
+    let add = garden.add("add");
+    let b = garden.tensor(1.0);
+    let mut last = None;
+    for turn in 0..12 {
+        // Every fourth input comes from outside.
+        let outside = || garden.engine.tensor(&[N], &[0.0_f32; N as usize]).unwrap();
+        let a = last.take().filter(|_| turn % 4 != 0).unwrap_or_else(outside);
+        garden.engine.begin_step().unwrap();
+        let [sum] = add.call(args![a, &b]).unwrap().into_array().unwrap();
+        assert_eq!(garden.value(&sum), (turn % 4) as f32 + 1.0, "{turn}");
+        last = Some(sum);
+    }
+    let calls = garden.engine.stats().unwrap().calls;
+    assert_eq!((calls.warm_ups, calls.recordings, calls.replays, calls.eager), (1, 1, 10, 0));
+    garden.device.verdict().unwrap();
 }
