@@ -3,7 +3,7 @@
 //! `cargo run --release --example decode`
 //!
 //! The cache is a parameter set that the function writes to in place, and the batch size is the shape of its input. Each size is
-//! recorded twice, for prompts that come from outside and for tokens that the step before has left, and all sizes share the
+//! recorded once, for prompts that come from outside and for tokens that the step before has left, and all sizes share the
 //! memory of the largest. The tokens have to be those of an eager run.
 
 mod generation;
