@@ -214,7 +214,8 @@ mod tests {
         let (again, alone) = layouts.plan(&bed.pool, first, place.as_ref(), false, &[]);
         assert!(again.is_some() && alone.is_none());
         let blocks = [(); 2].map(|()| bed.pool.allocate(Request::bytes(SMALL)).unwrap());
-        let given: Vec<(usize, BlockId)> = blocks.iter().map(graphgrove_pool::Block::id).enumerate().collect();
+        let given: Vec<(usize, BlockId)> =
+            blocks.iter().map(graphgrove_pool::Block::id).enumerate().collect();
         let plan =
             |given: &[(usize, BlockId)]| layouts.plan(&bed.pool, second, None, false, given).0.unwrap();
         assert_eq!(plan(&given).peak(), LARGE + 3 * SMALL);

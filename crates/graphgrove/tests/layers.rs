@@ -35,7 +35,7 @@ struct Effect {
 struct Program {
     device: Arc<SimDevice>,
     engine: Engine<SimDevice>,
-    double: Function<SimDevice>,
+    six_times: Function<SimDevice>,
     forward: Function<SimDevice>,
     backward: Function<SimDevice>,
     same: Function<SimDevice>,
@@ -55,16 +55,20 @@ impl Program {
         let engine = Engine::<SimDevice>::builder().layers(layers).build(Arc::clone(&device)).unwrap();
         let add = kernels::zip::<f32>(&device, "add", |a, b| a + b);
         let mul = kernels::zip::<f32>(&device, "mul", |a, b| a * b);
-        let double = {
-            // Its input is given up before its second temporary is made, so that one block serves for both.
+        let six_times = {
+            // Its input is given up before its second temporary is made, so that one block can serve for both.
             let add = add.clone();
-            engine.function("double twice", move |cx| {
+            engine.function("six times", move |cx| {
                 let x = cx.take(0)?;
                 let twice = cx.empty(layout())?;
                 cx.launch(&add, LaunchDims::for_elements(N as u32), &launch_args(&x, &x, &twice)?)?;
                 drop(x);
+                let four_times = cx.empty(layout())?;
+                let args = launch_args(&twice, &twice, &four_times)?;
+                cx.launch(&add, LaunchDims::for_elements(N as u32), &args)?;
                 let out = cx.empty(layout())?;
-                cx.launch(&add, LaunchDims::for_elements(N as u32), &launch_args(&twice, &twice, &out)?)?;
+                let args = launch_args(&twice, &four_times, &out)?;
+                cx.launch(&add, LaunchDims::for_elements(N as u32), &args)?;
                 Ok(vec![out])
             })
         };
@@ -91,7 +95,7 @@ impl Program {
             let x = cx.take(0)?;
             Ok(vec![x])
         });
-        Self { device, engine, double, forward, backward, same }
+        Self { device, engine, six_times, forward, backward, same }
     }
 
     fn tensor(&self, value: f32) -> Tensor {
@@ -125,11 +129,11 @@ impl Program {
         let (outputs, token) = self.forward.calling().forward(args![x, w])?;
         drop(token);
         let [y] = outputs.into_array()?;
-        let [y] = self.double.call(args![y])?.into_array()?;
-        let [y] = self.double.call(args![y])?.into_array()?;
-        expect(&y, value * 48.0);
+        let [y] = self.six_times.call(args![y])?.into_array()?;
+        let [y] = self.six_times.call(args![y])?.into_array()?;
+        expect(&y, value * 108.0);
         let [y] = self.same.call(args![y])?.into_array()?;
-        expect(&y, value * 48.0);
+        expect(&y, value * 108.0);
         Ok(wrong)
     }
 }
