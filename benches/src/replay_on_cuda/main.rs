@@ -14,7 +14,7 @@ use graphgrove_cuda::CudaDevice;
 use graphgrove_device::{DeviceError, Graphs};
 
 use crate::rig::Rig;
-use crate::timing::medians;
+use crate::timing::{Turn, medians};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let device = match CudaDevice::open(0) {
@@ -41,16 +41,17 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn row(device: &Arc<CudaDevice>, outputs: usize, staged: usize) -> Result<(), Box<dyn Error>> {
     let mut rig = Rig::new(device, outputs, staged)?;
-    let mut turn = false;
     let stream = rig.stream.clone();
-    let host = medians(device, &stream, |variant| {
-        turn = !turn;
-        match variant {
-            0 => device.launch_exec(&mut rig.bare, &stream)?,
-            1 => rig.replay(false, false)?,
-            2 => rig.replay(true, false)?,
-            3 => rig.replay(false, true)?,
-            _ => rig.call()?,
+    let host = medians(device, &stream, |variant, turn| {
+        match (variant, turn) {
+            (0 | 4, Turn::Prepare) => {}
+            // The last replay before each had the first set of inputs.
+            (_, Turn::Prepare) => rig.replay(false, false)?,
+            (0, Turn::Timed) => device.launch_exec(&mut rig.bare, &stream)?,
+            (1, Turn::Timed) => rig.replay(false, false)?,
+            (2, Turn::Timed) => rig.replay(true, false)?,
+            (3, Turn::Timed) => rig.replay(false, true)?,
+            (_, Turn::Timed) => rig.call()?,
         }
         Ok(())
     })?;

@@ -162,7 +162,7 @@ impl Rig {
         let mut replayed = self.replayer.replay(self.node, &call)?;
         if take {
             let taken = &mut self.taken;
-            replayed.outputs.take_all().for_each(|tensor| taken.push(tensor));
+            replayed.outputs.take_into(taken);
             self.taken.clear();
         }
         Ok(())
