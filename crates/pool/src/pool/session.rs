@@ -317,6 +317,10 @@ impl<D: Device> State<D> {
         }
         self.refused_if(|state| state.ranges.restore(before, Survivors::AsRecorded).is_err());
         self.discard(before);
+        if !self.grown.is_empty() && !self.is_capturing(device) {
+            // A recording may have been handed blocks before its capture began, and then a checking device was told of them at once.
+            self.refused_if(|state| state.synchronize(device).is_err());
+        }
         self.shrink_to(device, 0);
         self.come_home();
         self.muted = false;
