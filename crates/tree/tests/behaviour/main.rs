@@ -6,6 +6,7 @@ mod aliases;
 mod backwards;
 mod driver;
 mod field_reports;
+mod following;
 mod held_warm_ups;
 mod limits;
 mod matching;
