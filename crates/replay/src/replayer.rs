@@ -440,10 +440,8 @@ impl<D: Device> Replayer<D> {
         }
         let Some(node) = self.nodes.get_mut(key) else { return Err(Error::UnknownNode { node: key }) };
         // Whoever holds an output can pin it without the replayer, so it is asked last of all.
-        if node.slab.any_live()
-            && let Some(output) = node.slab.pinned()
-        {
-            return Err(Mismatch::Pinned { output }.into());
+        if node.slab.any_live() {
+            refuse_pinned(&node.slab)?;
         }
         let device = &*self.device;
         if checked.addresses == Addresses::Changed {
@@ -481,6 +479,13 @@ impl<D: Device> Replayer<D> {
         self.predicted = if self.last == Some(key) { Some(key) } else { successor };
         self.last = Some(key);
     }
+}
+
+/// An output that was pinned since the check.
+#[cold]
+#[inline(never)]
+fn refuse_pinned(slab: &Slab) -> Result<(), Mismatch> {
+    slab.pinned().map_or(Ok(()), |output| Err(Mismatch::Pinned { output }))
 }
 
 /// What an output in memory of others is made from.
