@@ -100,8 +100,9 @@ use crate::{Error, Input, Method, Route};
 /// // What owns the blocks is kept for as long as the nodes: their execs write there.
 /// let (mut root, _kept) = record(&mut replayer, &stream, None, &x, &y)?;
 /// let three = root.outputs.take(last).ok_or("no output")?;
-/// let (child, _kept_too) = record(&mut replayer, &stream, Some(root.node), &three, &x)?;
-/// let child = child.node;
+/// let (first_run, _kept_too) = record(&mut replayer, &stream, Some(root.node), &three, &x)?;
+/// let child = first_run.node;
+/// drop(first_run);
 ///
 /// // From now on `child` is a launch, wherever its second input comes from.
 /// let anywhere = ones(&device)?;

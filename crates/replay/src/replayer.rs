@@ -239,8 +239,8 @@ impl<D: Device> Replayer<D> {
     /// [`Error::Mismatch`] if the call does not fit, and as [`launch`](Self::launch).
     pub fn replay(&mut self, node: NodeKey, call: &Call<'_, D>) -> Result<Replayed, Error> {
         self.check_tail(node)?;
-        let checked = self.check(node, call)?;
-        self.launch(checked, call)
+        let Checked { addresses, .. } = self.check(node, call)?;
+        self.run(node, addresses, call)
     }
 
     /// Replays a call that was checked: `call` is the one that [`check`](Self::check) was given, in the same place.
@@ -253,7 +253,22 @@ impl<D: Device> Replayer<D> {
     /// was refused. Liveness, epochs and path are as before.
     #[inline]
     pub fn launch(&mut self, checked: Checked<'_, D>, call: &Call<'_, D>) -> Result<Replayed, Error> {
-        let key = self.enqueue(checked, call)?;
+        let Checked { node, addresses, moment, call: of } = checked;
+        if moment != self.moment || !std::ptr::eq(of, call) {
+            return Err(Error::OldCheck);
+        }
+        // Whoever holds an output can pin it without the replayer.
+        let slab = self.slab(node).filter(|slab| slab.any_live());
+        if let Some(output) = slab.and_then(Slab::pinned) {
+            return Err(Mismatch::Pinned { output }.into());
+        }
+        self.run(node, addresses, call)
+    }
+
+    /// Replays a node that was found to fit.
+    #[inline]
+    fn run(&mut self, key: NodeKey, addresses: Addresses, call: &Call<'_, D>) -> Result<Replayed, Error> {
+        self.enqueue(key, addresses, call)?;
         let Some(node) = self.nodes.get_mut(key) else { return Err(Error::UnknownNode { node: key }) };
         let Node { slab, sources, .. } = node;
         let back = slab.hand_back(call.step, |slot, _| source(sources, call, slot));
@@ -308,8 +323,8 @@ impl<D: Device> Replayer<D> {
         }
         known.slab.check_recorded(recorded)?;
         let addresses = check::check_first(known, call, &slots, &mut self.regions)?;
-        let checked = Checked { node, addresses, moment: self.moment, call };
-        let key = self.enqueue(checked, call)?;
+        let key = node;
+        self.enqueue(key, addresses, call)?;
         let Some(node) = self.nodes.get_mut(key) else { return Err(Error::UnknownNode { node: key }) };
         let Node { slab, sources, .. } = node;
         // An alias of an earlier slot is what the function returned: the call may have given its own handle up.
@@ -433,18 +448,10 @@ impl<D: Device> Replayer<D> {
 
     /// Everything up to the launch.
     #[inline]
-    fn enqueue(&mut self, checked: Checked<'_, D>, call: &Call<'_, D>) -> Result<NodeKey, Error> {
-        let key = checked.node;
-        if checked.moment != self.moment || !std::ptr::eq(checked.call, call) {
-            return Err(Error::OldCheck);
-        }
+    fn enqueue(&mut self, key: NodeKey, addresses: Addresses, call: &Call<'_, D>) -> Result<(), Error> {
         let Some(node) = self.nodes.get_mut(key) else { return Err(Error::UnknownNode { node: key }) };
-        // Whoever holds an output can pin it without the replayer, so it is asked last of all.
-        if node.slab.any_live() {
-            refuse_pinned(&node.slab)?;
-        }
         let device = &*self.device;
-        if checked.addresses == Addresses::Changed {
+        if addresses == Addresses::Changed {
             node.staging.patch(device, &mut node.exec, call)?;
         }
         self.order.enter(device, call.stream)?;
@@ -456,7 +463,7 @@ impl<D: Device> Replayer<D> {
                 node.staging.copy_back(device, call)?;
             }
         }
-        Ok(key)
+        Ok(())
     }
 
     /// Makes a node that was launched the current one.
@@ -479,13 +486,6 @@ impl<D: Device> Replayer<D> {
         self.predicted = if self.last == Some(key) { Some(key) } else { successor };
         self.last = Some(key);
     }
-}
-
-/// An output that was pinned since the check.
-#[cold]
-#[inline(never)]
-fn refuse_pinned(slab: &Slab) -> Result<(), Mismatch> {
-    slab.pinned().map_or(Ok(()), |output| Err(Mismatch::Pinned { output }))
 }
 
 /// What an output in memory of others is made from.
