@@ -69,6 +69,33 @@ pub(crate) fn check<D: Device>(
     Ok(Addresses::Changed)
 }
 
+/// What a first run asks of its call. Liveness is not asked, and outputs of the path are not looked at: the recording may have
+/// given them up.
+#[cold]
+pub(crate) fn check_first<D: Device>(
+    node: &Node<D>,
+    call: &Call<'_, D>,
+    slots: &PathSlabs<'_, D>,
+    regions: &mut Regions,
+) -> Result<Addresses, Mismatch> {
+    let mut changed = node.staging.is_uncertain | check_params(node, call.params)?;
+    if node.expected.len() != call.inputs.len() {
+        return Err(Mismatch::InputCount { recorded: node.expected.len(), called: call.inputs.len() });
+    }
+    let from_elsewhere = |at: &usize| !matches!(node.expected.get(*at), Some(Expected::Managed { .. }));
+    let mut asked = (0..node.expected.len()).filter(from_elsewhere);
+    if let Some(at) = asked.find(|at| !fits(node, call, slots, *at)) {
+        return Err(refuse(node, call, slots, at));
+    }
+    changed |= staged_fit(&node.staging.checks, call.inputs).unwrap_or(true);
+    changed |= node.staging.has_other_hosts(call.inputs);
+    if !changed {
+        return Ok(Addresses::Same);
+    }
+    check_changed(node, call, regions)?;
+    Ok(Addresses::Changed)
+}
+
 /// What is checked of one staged input.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StagedCheck {

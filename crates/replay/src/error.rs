@@ -18,9 +18,22 @@ pub enum Error {
     /// A storage refused.
     #[error("{0}")]
     Storage(#[from] graphgrove_storage::Error),
-    /// Something ran, or the path was changed, since the call was checked.
-    #[error("the path has moved since the call was checked")]
+    /// Something ran, or the path was changed, since the call was checked, or it is another call that was checked.
+    #[error("the path has moved since the call was checked, or another call was checked")]
     OldCheck,
+    /// The first run of a node that has run already.
+    #[error("node {node:?} has run before")]
+    HasRun {
+        /// The node.
+        node: NodeKey,
+    },
+    /// The expectations of a recording say of an input that it is staged and the captured work does not stage it, or the other
+    /// way round. It would be read where it was at the recording, whatever the call brings.
+    #[error("{input} is staged by the captured work or by the recording's expectations, and not by both")]
+    OtherStaging {
+        /// The input.
+        input: InputIndex,
+    },
     /// There is no such node.
     #[error("node {node:?} is not known")]
     UnknownNode {

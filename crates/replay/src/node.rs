@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use graphgrove_device::{Device, DevicePtr};
 use graphgrove_storage::{
-    DeadMask, DeadMasks, HandBack, Ledger, OutputClass, PersistentSource, PlannedOutput, Slab, SlotIndex,
-    SlotValue, Tensor,
+    DeadMask, DeadMasks, HandBack, InputIndex, Ledger, OutputClass, PersistentSource, PlannedOutput, Slab,
+    SlotIndex, SlotValue, Tensor,
 };
 
 use crate::check::StagedCheck;
@@ -13,7 +13,7 @@ use crate::params::ParamPlace;
 use crate::path::PathSlabs;
 use crate::record::Captured;
 use crate::staging::Staging;
-use crate::{Error, Expected, Method, NodeKey, ParamSet, ParamSetId, ParamVersion};
+use crate::{Error, Expected, Method, Mismatch, NodeKey, ParamSet, ParamSetId, ParamVersion, Route};
 
 /// A captured function with everything that a replay of it has to know.
 pub struct Recording<D: Device> {
@@ -170,6 +170,9 @@ impl<D: Device> Node<D> {
         path: &PathSlabs<'_, D>,
     ) -> Result<Self, Error> {
         let Recording { captured, mut inputs, dead_before, dead_after, .. } = recording;
+        let depth = parent.map_or(0, |parent| parent.depth + 1);
+        let params = recording.params.as_ref().map_or(0, |params| params.places.len());
+        refuse_others(&inputs, params, &captured.routes, depth)?;
         let known = parent.map_or_else(DeadMasks::default, |parent| parent.implied.clone());
         let own_before = dead_before.beyond(&known);
         let known_before = union(&known, &dead_before);
@@ -202,7 +205,7 @@ impl<D: Device> Node<D> {
             slab: Slab::new(ledger, Arc::clone(&recording.producer), recording.key, recording.outputs)?,
             producer: recording.producer,
             parent: recording.parent,
-            depth: parent.map_or(0, |parent| parent.depth + 1),
+            depth,
             method: captured.method,
             in_place: in_place(params.as_ref(), &staged, &inputs, path),
             expected: inputs.into(),
@@ -223,6 +226,32 @@ impl<D: Device> Node<D> {
     pub(crate) fn is_param_staged(&self, param: usize) -> bool {
         self.staged_params.get(param).copied().unwrap_or(false)
     }
+}
+
+/// Refuses expectations that are not those of the captured work, or of a node at this depth.
+fn refuse_others(
+    inputs: &[Expected],
+    params: usize,
+    routes: &[Option<Route>],
+    depth: u32,
+) -> Result<(), Error> {
+    // Work that was captured elsewhere knows of no inputs.
+    if !routes.is_empty() && routes.len() != inputs.len() + params {
+        return Err(Error::InputCount { planned: routes.len(), given: inputs.len() + params });
+    }
+    for ((input, expected), at) in (0..).map(InputIndex::new).zip(inputs).zip(0..) {
+        let is_staged = routes.get(at).is_some_and(Option::is_some);
+        if is_staged != matches!(expected, Expected::Staged { .. }) {
+            return Err(Error::OtherStaging { input });
+        }
+        // What lies behind the parent is what the node runs over.
+        if let Expected::Managed { place, slot, .. } = *expected
+            && place >= depth
+        {
+            return Err(Mismatch::Managed { input, place, slot }.into());
+        }
+    }
+    Ok(())
 }
 
 fn staged_checks(inputs: &[Expected], written: &[DevicePtr]) -> Box<[StagedCheck]> {

@@ -16,6 +16,105 @@ use crate::{Error, Input, Method, Route};
 /// Work that goes by way of it ([`launch`](Self::launch), [`copy`](Self::copy), [`fill`](Self::fill)) is known in every detail, so
 /// the addresses of patched inputs are found in it. Other work on the capturing stream is recorded just as well; then
 /// nothing can be patched, and [`finish`](Self::finish) says so.
+///
+/// From a function to a node: plan the inputs and their staging, note what is dead, ask what to expect, record, plan the outputs, add
+/// the node, run it. Here `child` adds an output of the path, which is used where it is, to an input from anywhere, twice.
+///
+/// ```
+/// use std::cell::Cell;
+/// use std::sync::Arc;
+///
+/// use graphgrove_device::{Args, LaunchDims, Memory, SegmentMemory, Streams};
+/// use graphgrove_replay::{Call, Input, Method, NodeKey, Recorder, Recording, Replayed, Replayer, Route, StagePlan};
+/// use graphgrove_sim::{SimDevice, SimStream, kernels};
+/// use graphgrove_storage::{
+///     InputPlan, InputSpec, Layout, Ledger, OutputSpec, Owner, Readers, SlotIndex, SlotValue, Step, Storage, Tensor, plan_outputs,
+/// };
+///
+/// type Failure = Box<dyn std::error::Error>;
+///
+/// // Records `first + second`, then that plus `second`, below `parent`, and runs it once.
+/// fn record(
+///     replayer: &mut Replayer<SimDevice>,
+///     stream: &SimStream,
+///     parent: Option<NodeKey>,
+///     first: &Tensor,
+///     second: &Tensor,
+/// ) -> Result<(Replayed, Vec<(SlotIndex, Owner)>), Failure> {
+///     let device = Arc::clone(replayer.device());
+///     let add = kernels::zip::<f32>(&device, "add", |a, b| a + b);
+///     let inputs = [Input::kept(first), Input::kept(second)];
+///     let call = Call::new(stream, Step::new(1), &inputs);
+///
+///     // What becomes of the inputs: outputs of the path stay where they are, all others are copied.
+///     let on_path = |value: SlotValue| replayer.place_of(value.slab).is_some();
+///     let plan = InputPlan::new(&[InputSpec::read(first), InputSpec::read(second)], 16, on_path)?;
+///     let tensors = [Some(first), Some(second)];
+///     let stage = StagePlan::new(&plan, &tensors, |_| Route::Copied)?;
+///     let expected = replayer.expect(&plan, &call, &stage)?;
+///     let length = parent.map_or(0, |_| replayer.path().len());
+///     let before = replayer.dead(length);
+///
+///     // A pool of the simplest kind. Its memory is there before: a device gives out none while something is captured.
+///     let (segment, used) = (Arc::new(device.allocate(1024)?), Cell::new(0));
+///     let block = || {
+///         let at = segment.base().checked_add(used.replace(used.get() + 256)).ok_or("the segment is too short")?;
+///         Ok::<_, Failure>(Storage::pool_block(at, 256, Box::new(Arc::clone(&segment))))
+///     };
+///
+///     // The function itself, with the inputs as they are passed on.
+///     let mut recorder = Recorder::begin(&*device, stream, Method::Fast, stage, &tensors, |_| block())?;
+///     let passed = std::mem::take(recorder.passed());
+///     let [Some(a), Some(b)] = &passed[..] else { return Err("two inputs".into()) };
+///     let new = || Ok::<_, Failure>(Tensor::new(block()?, Layout::of::<f32>(&[4])?, 0)?);
+///     let (middle, sum) = (new()?, new()?);
+///     for (from, to) in [(a, &middle), (&middle, &sum)] {
+///         let args = Args::new().read(from.address()?).read(b.address()?).write(to.address()?).scalar(4_u32);
+///         recorder.launch(stream, &add, LaunchDims::for_elements(4), &args)?;
+///     }
+///     let outputs = [&middle, &sum].map(|tensor| OutputSpec { tensor: Some(tensor), readers: Readers::Caller });
+///     let outputs = plan_outputs(&plan, &passed, &outputs, on_path)?;
+///     let captured = recorder.finish()?;
+///
+///     // Nothing was given up, so as much is dead behind the function as before it.
+///     let recording = Recording::new("add twice", captured)
+///         .below(parent)
+///         .inputs(expected)
+///         .dead(before.clone(), before)
+///         .outputs(outputs);
+///     let node = replayer.add(recording)?;
+///     Ok(replayer.launch_recorded(node, &call, &[Some(middle), Some(sum)])?)
+/// }
+///
+/// let device = Arc::new(SimDevice::new());
+/// let stream = device.create_stream()?;
+/// let ones = |device: &SimDevice| {
+///     let segment = device.allocate(16)?;
+///     device.write(segment.base(), &1_f32.to_le_bytes().repeat(4))?;
+///     let storage = Storage::outside(segment.base(), 16, Box::new(segment));
+///     Ok::<_, Failure>(Tensor::new(storage, Layout::of::<f32>(&[4])?, 0)?)
+/// };
+/// let (x, y) = (ones(&device)?, ones(&device)?);
+/// let mut replayer = Replayer::new(Arc::clone(&device), Ledger::new());
+/// let last = SlotIndex::new(1);
+/// // What owns the blocks is kept for as long as the nodes: their execs write there.
+/// let (mut root, _kept) = record(&mut replayer, &stream, None, &x, &y)?;
+/// let three = root.outputs.take(last).ok_or("no output")?;
+/// let (first_run, _kept_too) = record(&mut replayer, &stream, Some(root.node), &three, &x)?;
+/// let child = first_run.node;
+/// drop(first_run);
+///
+/// // From now on `child` is a launch, wherever its second input comes from.
+/// let anywhere = ones(&device)?;
+/// let inputs = [Input::kept(&three), Input::kept(&anywhere)];
+/// let mut replayed = replayer.replay(child, &Call::new(&stream, Step::new(1), &inputs))?;
+/// let five = replayed.outputs.take(last).ok_or("no output")?;
+/// device.synchronize()?;
+/// let mut bytes = [0; 4];
+/// device.read(five.address()?, &mut bytes)?;
+/// assert_eq!(f32::from_le_bytes(bytes), 5.0);
+/// # Ok::<(), Failure>(())
+/// ```
 #[must_use = "dropping it throws the capture away"]
 pub struct Recorder<'d, D: Device> {
     device: &'d D,
@@ -69,7 +168,8 @@ impl<'d, D: Device> Recorder<'d, D> {
     /// Begins the capture and stages the inputs.
     ///
     /// `inputs` are the inputs for which `plan` was made. `allocate` is asked for the [buffers](StagePlan::buffers) of what is copied
-    /// once the capture is open, so that a pool sees them as memory of the recording. With [`Method::Reference`] nothing of the
+    /// once the capture is open, so that a pool sees them as memory of the recording; it has to have the memory by then, since a device
+    /// allocates none while something is captured. With [`Method::Reference`] nothing of the
     /// staging becomes part of the graph, and the buffers are asked for before.
     ///
     /// # Errors

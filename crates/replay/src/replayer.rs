@@ -51,20 +51,28 @@ pub struct Replayer<D: Device> {
     cache: StorageCache,
 }
 
-/// A call that was found to fit a node. It is good until anything else is done.
-#[derive(Clone, Copy, Debug)]
+/// A call that was found to fit a node. It is good until anything else is done, and for that one call.
+///
+/// It borrows the call, so nobody can exchange an input or a parameter between the check and the launch.
 #[must_use = "nothing was launched yet"]
-pub struct Checked {
+pub struct Checked<'c, D: Device> {
     node: NodeKey,
     addresses: Addresses,
     moment: u64,
+    call: &'c Call<'c, D>,
 }
 
-impl Checked {
+impl<D: Device> Checked<'_, D> {
     /// The node that fits.
     #[must_use]
     pub const fn node(&self) -> NodeKey {
         self.node
+    }
+}
+
+impl<D: Device> fmt::Debug for Checked<'_, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Checked({:?}, {:?})", self.node, self.call)
     }
 }
 
@@ -150,8 +158,9 @@ impl<D: Device> Replayer<D> {
     /// Makes a recording a node. It does not run by that: [`launch_recorded`](Self::launch_recorded) is its first run.
     ///
     /// # Errors
-    /// [`Mismatch::UnknownNode`] and [`Mismatch::Parent`] if its parent is not on the path; [`Error::NoSource`], [`Error::Storage`] for
-    /// outputs that do not fit. Nothing has changed then.
+    /// [`Mismatch::UnknownNode`] and [`Mismatch::Parent`] if its parent is not on the path; [`Error::InputCount`],
+    /// [`Error::OtherStaging`] and [`Mismatch::Managed`] for expectations that are not those of the captured work or of a node at
+    /// that place; [`Error::NoSource`], [`Error::Storage`] for outputs that do not fit. Nothing has changed then.
     pub fn add(&mut self, recording: Recording<D>) -> Result<NodeKey, Error> {
         let parent = match recording.parent {
             None => None,
@@ -195,7 +204,7 @@ impl<D: Device> Replayer<D> {
     /// # Errors
     /// The first expectation that does not hold.
     #[inline]
-    pub fn check(&mut self, node: NodeKey, call: &Call<'_, D>) -> Result<Checked, Mismatch> {
+    pub fn check<'c>(&mut self, node: NodeKey, call: &'c Call<'c, D>) -> Result<Checked<'c, D>, Mismatch> {
         let slots = PathSlabs { nodes: &self.nodes, path: &self.path };
         let Some(known) = self.nodes.get(node) else { return Err(Mismatch::UnknownNode { node }) };
         if let Some(parent) = known.parent {
@@ -208,7 +217,7 @@ impl<D: Device> Replayer<D> {
             Method::Fast => check::check(known, call, &slots, &mut self.regions)?,
             Method::Reference => reference::check(known, call, &slots)?,
         };
-        Ok(Checked { node, addresses, moment: self.moment })
+        Ok(Checked { node, addresses, moment: self.moment, call })
     }
 
     /// Whether nothing is live behind the parent of `node`: all that is there, `node` may run over.
@@ -230,20 +239,36 @@ impl<D: Device> Replayer<D> {
     /// [`Error::Mismatch`] if the call does not fit, and as [`launch`](Self::launch).
     pub fn replay(&mut self, node: NodeKey, call: &Call<'_, D>) -> Result<Replayed, Error> {
         self.check_tail(node)?;
-        let checked = self.check(node, call)?;
-        self.launch(checked, call)
+        let Checked { addresses, .. } = self.check(node, call)?;
+        self.run(node, addresses, call)
     }
 
-    /// Replays a call that was checked.
+    /// Replays a call that was checked: `call` is the one that [`check`](Self::check) was given, in the same place.
     ///
     /// One driver call, one more for each gather node and each other node with an address that has changed, two more if the
     /// stream is not that of the last launch, and one for each use elsewhere that was [declared](Self::used_on).
     ///
     /// # Errors
-    /// [`Error::OldCheck`]; [`Error::Device`] for a launch that was refused: liveness, epochs and path are as before.
+    /// [`Error::OldCheck`]; [`Mismatch::Pinned`] for an output that was pinned since the check; [`Error::Device`] for a launch that
+    /// was refused. Liveness, epochs and path are as before.
     #[inline]
-    pub fn launch(&mut self, checked: Checked, call: &Call<'_, D>) -> Result<Replayed, Error> {
-        let key = self.enqueue(checked, call)?;
+    pub fn launch(&mut self, checked: Checked<'_, D>, call: &Call<'_, D>) -> Result<Replayed, Error> {
+        let Checked { node, addresses, moment, call: of } = checked;
+        if moment != self.moment || !std::ptr::eq(of, call) {
+            return Err(Error::OldCheck);
+        }
+        // Whoever holds an output can pin it without the replayer.
+        let slab = self.slab(node).filter(|slab| slab.any_live());
+        if let Some(output) = slab.and_then(Slab::pinned) {
+            return Err(Mismatch::Pinned { output }.into());
+        }
+        self.run(node, addresses, call)
+    }
+
+    /// Replays a node that was found to fit.
+    #[inline]
+    fn run(&mut self, key: NodeKey, addresses: Addresses, call: &Call<'_, D>) -> Result<Replayed, Error> {
+        self.enqueue(key, addresses, call)?;
         let Some(node) = self.nodes.get_mut(key) else { return Err(Error::UnknownNode { node: key }) };
         let Node { slab, sources, .. } = node;
         let back = slab.hand_back(call.step, |slot, _| source(sources, call, slot));
@@ -272,26 +297,34 @@ impl<D: Device> Replayer<D> {
 
     /// Runs a node for the first time, with the call for which it was recorded.
     ///
+    /// Inputs that do not come from the path are checked as by [`check`](Self::check). What is live is not: what the function gave
+    /// up is dead by now, and its memory is in use.
+    ///
     /// `recorded` is what the function returned, output by output. What owned the blocks of its fresh outputs is returned with
     /// their slots: the caller keeps it for as long as the memory belongs to the node.
     ///
     /// # Errors
-    /// As [`replay`](Self::replay).
+    /// [`Error::HasRun`] for a node that has run, [`Error::Storage`] if `recorded` is not what was planned, and as
+    /// [`replay`](Self::replay). A first run that was refused can be asked for again.
     pub fn launch_recorded(
         &mut self,
         node: NodeKey,
         call: &Call<'_, D>,
         recorded: &[Option<Tensor>],
     ) -> Result<(Replayed, Vec<(SlotIndex, Owner)>), Error> {
+        let slots = PathSlabs { nodes: &self.nodes, path: &self.path };
         let known = self.nodes.get(node).ok_or(Error::UnknownNode { node })?;
+        if known.replays > 0 {
+            return Err(Error::HasRun { node });
+        }
         let place = known.depth.saturating_sub(1);
         if let Some(parent) = known.parent.filter(|parent| self.path.get(place as usize) != Some(parent)) {
             return Err(Mismatch::Parent { parent, place }.into());
         }
         known.slab.check_recorded(recorded)?;
-        // What the function gave up is dead by now and its memory in use, so there is nothing to check that was not recorded.
-        let checked = Checked { node, addresses: Addresses::Same, moment: self.moment };
-        let key = self.enqueue(checked, call)?;
+        let addresses = check::check_first(known, call, &slots, &mut self.regions)?;
+        let key = node;
+        self.enqueue(key, addresses, call)?;
         let Some(node) = self.nodes.get_mut(key) else { return Err(Error::UnknownNode { node: key }) };
         let Node { slab, sources, .. } = node;
         // An alias of an earlier slot is what the function returned: the call may have given its own handle up.
@@ -330,8 +363,13 @@ impl<D: Device> Replayer<D> {
     /// Ends the path: every handle of what ran on it is stale from here on.
     ///
     /// # Errors
-    /// [`Error::Storage`] for an output that is pinned; outputs of nodes before its own on the path are stale then, all others live.
+    /// [`Error::Storage`] for an output that is pinned; nothing has changed then. Only if another thread pins it at this very
+    /// moment are outputs of nodes before its own on the path stale.
     pub fn end_path(&mut self, step: Step, by: Option<Arc<str>>) -> Result<(), Error> {
+        let nodes = self.path.iter().filter_map(|key| self.nodes.get(*key));
+        if let Some(slot) = nodes.map(|node| &node.slab).find_map(Slab::pinned) {
+            return Err(graphgrove_storage::Error::Pinned { slot }.into());
+        }
         self.moment += 1;
         let cause = Cause { event: Event::StepBegan, step, by };
         for key in &self.path {
@@ -410,14 +448,10 @@ impl<D: Device> Replayer<D> {
 
     /// Everything up to the launch.
     #[inline]
-    fn enqueue(&mut self, checked: Checked, call: &Call<'_, D>) -> Result<NodeKey, Error> {
-        let key = checked.node;
-        if checked.moment != self.moment {
-            return Err(Error::OldCheck);
-        }
+    fn enqueue(&mut self, key: NodeKey, addresses: Addresses, call: &Call<'_, D>) -> Result<(), Error> {
         let Some(node) = self.nodes.get_mut(key) else { return Err(Error::UnknownNode { node: key }) };
         let device = &*self.device;
-        if checked.addresses == Addresses::Changed {
+        if addresses == Addresses::Changed {
             node.staging.patch(device, &mut node.exec, call)?;
         }
         self.order.enter(device, call.stream)?;
@@ -429,7 +463,7 @@ impl<D: Device> Replayer<D> {
                 node.staging.copy_back(device, call)?;
             }
         }
-        Ok(key)
+        Ok(())
     }
 
     /// Makes a node that was launched the current one.

@@ -188,3 +188,42 @@ fn an_output_that_is_not_taken_is_live_until_the_outputs_go() {
         assert!(shop.replay(root, &[]).is_ok());
     }
 }
+
+#[test]
+fn an_output_pinned_between_check_and_launch_is_not_run_over() {
+    for method in BOTH {
+        let mut shop = Shop::new(method);
+        let (root, outputs) = root(&mut shop, 2);
+        let stream = shop.stream.clone();
+        let call = Call::new(&stream, Step::new(4), &[]);
+        let checked = shop.replayer.check(root, &call).unwrap();
+        let pinned = outputs[1].pin().unwrap();
+        let before = (shop.device.counts(), shop.replayer.slab(root).unwrap().epoch());
+        let refused = shop.replayer.launch(checked, &call).unwrap_err();
+        assert_eq!(refused, Mismatch::Pinned { output: slot(1) }.into());
+        assert_eq!((shop.device.counts(), shop.replayer.slab(root).unwrap().epoch()), before);
+        assert_eq!(shop.replayer.replays(root), Some(0));
+        drop(pinned);
+        shop.verdict();
+    }
+}
+
+#[test]
+fn a_path_that_cannot_end_leaves_every_output_of_it_alone() {
+    for method in BOTH {
+        let mut shop = Shop::new(method);
+        let (root, outputs) = root(&mut shop, 1);
+        let stream = shop.stream.clone();
+        let task = Task::new(Call::new(&stream, Step::new(1), &[])).below(root);
+        let mut child = shop.record(task, |body| Ok(vec![Out::Returned(body.sum(&[], 1.0)?)])).unwrap();
+        let output = take(&mut child, 0);
+        let pinned = output.pin().unwrap();
+        assert!(shop.replayer.end_path(Step::new(2), None).is_err());
+        assert_eq!(shop.replayer.path(), [root, child.node]);
+        assert!(outputs[0].address().is_ok() && output.address().is_ok());
+        drop(pinned);
+        shop.replayer.end_path(Step::new(2), None).unwrap();
+        assert!(outputs[0].address().is_err() && output.address().is_err());
+        shop.verdict();
+    }
+}

@@ -1,9 +1,10 @@
 //! The way of a replay: nodes, the path, and what is expected to run next.
 
-use graphgrove_replay::{Error, Method, Mismatch};
-use graphgrove_storage::{Event, SlotIndex, Step};
+use graphgrove_device::{CaptureGuard, CaptureMode, Graphs};
+use graphgrove_replay::{Call, Captured, Error, Expected, Method, Mismatch, Recording, Route};
+use graphgrove_storage::{Event, InputIndex, SlotIndex, Step};
 
-use crate::workshop::{BOTH, Shop, kept, take};
+use crate::workshop::{BOTH, Body, Out, Shop, Task, kept, take};
 
 #[test]
 fn a_replay_reads_the_inputs_of_its_own_call() {
@@ -79,7 +80,7 @@ fn a_check_is_good_until_anything_else_is_done() {
         drop(shop.replay(node, &[kept(&x)]).unwrap());
         let stream = shop.stream.clone();
         let inputs = [kept(&x)];
-        let call = graphgrove_replay::Call::new(&stream, Step::new(3), &inputs);
+        let call = Call::new(&stream, Step::new(3), &inputs);
         let moves: [&dyn Fn(&mut Shop); 5] = [
             &|shop| drop(shop.replay(node, &[kept(&x)]).unwrap()),
             &|shop| shop.replayer.cut_path(1),
@@ -139,4 +140,94 @@ fn the_end_of_a_path_makes_its_handles_stale_and_says_who_ended_it() {
         let printed = format!("{:?}", shop.replayer);
         assert!(printed.contains("2 nodes"), "{printed}");
     }
+}
+
+#[test]
+fn a_check_is_good_for_the_call_that_was_checked_alone() {
+    for method in BOTH {
+        let mut shop = Shop::new(method);
+        let (x, y) = (shop.tensor(1.0), shop.tensor(2.0));
+        let node = shop.record_sum(None, &[kept(&x)]).unwrap().node;
+        let stream = shop.stream.clone();
+        let (inputs, others) = ([kept(&x)], [kept(&y)]);
+        let call = Call::new(&stream, Step::new(2), &inputs);
+        let other = Call::new(&stream, Step::new(2), &others);
+        let checked = shop.replayer.check(node, &call).unwrap();
+        let launches = shop.device.counts();
+        assert_eq!(shop.replayer.launch(checked, &other).unwrap_err(), Error::OldCheck);
+        assert_eq!(shop.device.counts(), launches);
+        assert_eq!(shop.run(node, &others), 2.0);
+        shop.verdict();
+    }
+}
+
+#[test]
+fn a_node_runs_for_the_first_time_once() {
+    for method in BOTH {
+        let mut shop = Shop::new(method);
+        let x = shop.tensor(1.0);
+        let stream = shop.stream.clone();
+        let inputs = [kept(&x)];
+        let call = Call::new(&stream, Step::new(1), &inputs);
+        let task = Task::new(call).mutating(&[0]);
+        let (node, _) = shop.add(task, |body| body.bump(&body.input(0), 1.0).map(|()| Vec::new())).unwrap();
+        drop(shop.replayer.launch_recorded(node, &call, &[]).unwrap());
+        let again = shop.replayer.launch_recorded(node, &call, &[]).map(|_| ()).unwrap_err();
+        assert_eq!(again, Error::HasRun { node });
+        assert_eq!((shop.value(&x), shop.replayer.replays(node)), (2.0, Some(0)));
+        shop.verdict();
+    }
+}
+
+#[test]
+fn a_first_run_reads_the_inputs_of_its_own_call() {
+    for method in BOTH {
+        for patched in [false, true] {
+            let mut shop = if patched { Shop::patching(method) } else { Shop::new(method) };
+            let (x, y) = (shop.tensor(1.0), shop.tensor(2.0));
+            let stream = shop.stream.clone();
+            let others = [kept(&y)];
+            let recorded_with = [kept(&x)];
+            let first = Call::new(&stream, Step::new(1), &recorded_with);
+            let body = |body: &mut Body<'_>| Ok(vec![Out::Returned(body.sum(&[&body.input(0)], 0.0)?)]);
+            let (node, recorded) = shop.add(Task::new(first), body).unwrap();
+            drop(x);
+            let without = Call::new(&stream, Step::new(1), &[]);
+            let call = Call::new(&stream, Step::new(1), &others);
+            let refused = shop.replayer.launch_recorded(node, &without, &recorded).map(|_| ()).unwrap_err();
+            assert_eq!(refused, Mismatch::InputCount { recorded: 1, called: 0 }.into());
+            let (mut first, _owners) = shop.replayer.launch_recorded(node, &call, &recorded).unwrap();
+            let output = take(&mut first, 0);
+            assert_eq!(shop.value(&output), 2.0);
+            shop.verdict();
+        }
+    }
+}
+
+#[test]
+fn expectations_that_are_not_those_of_the_captured_work_are_refused() {
+    let mut shop = Shop::new(Method::Fast);
+    let x = shop.tensor(1.0);
+    let mut root = shop.record_constant(&[]);
+    let output = take(&mut root, 0);
+    let stream = shop.stream.clone();
+    let mut add = |inputs| {
+        let capture = CaptureGuard::begin(&*shop.device, &stream, CaptureMode::ThreadLocal).unwrap();
+        let exec = shop.device.instantiate(&capture.end().unwrap()).unwrap();
+        let captured = Captured::from_exec(exec, Method::Fast);
+        shop.replayer.add(Recording::new("F", captured).inputs(inputs)).unwrap_err()
+    };
+    let (input, slot, signature) = (InputIndex::new(0), SlotIndex::new(0), x.signature());
+    assert_eq!(
+        add(vec![Expected::Staged { signature, route: Route::Copied }]),
+        Error::OtherStaging { input },
+        "nothing would bring the input to the graph"
+    );
+    assert_eq!(
+        add(vec![Expected::Managed { place: 0, slot, offset: 0, signature, dies: false }]),
+        Mismatch::Managed { input, place: 0, slot }.into(),
+        "a root takes the place of the node that made it"
+    );
+    assert!(output.address().is_ok());
+    shop.verdict();
 }
