@@ -58,14 +58,14 @@ fn rig(outputs: usize, staged: usize) -> Rig {
 }
 
 #[library_benchmark]
-#[bench::plain(rig(1, 0))]
-#[bench::of_320_outputs(rig(320, 0))]
-#[bench::staged_1(rig(1, 1))]
-#[bench::staged_8(rig(1, 8))]
+#[bench::plain(args = [rig(1, 0)], config = at_most(1_326))]
+#[bench::of_320_outputs(args = [rig(320, 0)], config = at_most(1_353))]
+#[bench::staged_1(args = [rig(1, 1)], config = at_most(1_386))]
+#[bench::staged_8(args = [rig(1, 8)], config = at_most(1_710))]
 fn call((function, args, out): Rig) {
     *out = function.call(&mut args[..]).ok();
 }
 
-library_benchmark_group!(name = calling, config = at_most(2000), benchmarks = call);
+library_benchmark_group!(name = calling, benchmarks = call);
 
 main!(library_benchmark_groups = calling);
