@@ -79,3 +79,31 @@ fn a_checkpoint_keeps_each_live_block_once() {
     drop((view, b));
     assert_eq!(live_storages(&path).count(), 0);
 }
+
+#[test]
+fn two_demands_that_fail_alike_do_not_make_up_for_each_other() {
+    struct Twice;
+    impl LiveWords for Twice {
+        fn places(&self) -> u32 {
+            2
+        }
+
+        fn words(&self, _: u32) -> u32 {
+            1
+        }
+
+        fn live_word(&self, _: u32, _: u32) -> u64 {
+            1
+        }
+
+        fn own_word(&self, _: u32, _: u32) -> u64 {
+            1
+        }
+    }
+    let masks = DeadMasks::new(vec![
+        DeadMask { place: 0, word: 0, mask: 1 },
+        DeadMask { place: 1, word: 0, mask: 1 },
+    ]);
+    assert!(!masks.is_empty());
+    assert!(!masks.hold(&Twice));
+}
