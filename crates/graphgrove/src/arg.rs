@@ -35,6 +35,15 @@ impl<D: Device> Arg<'_, D> {
     }
 }
 
+impl<'a, D: Device> Arg<'a, D> {
+    pub(crate) fn host(&self) -> Option<&'a D::HostBuffer> {
+        match self {
+            Self::Host(buffer) => Some(buffer),
+            Self::Kept(_) | Self::Given(_) | Self::Value(_) => None,
+        }
+    }
+}
+
 impl<'a, D: Device> From<&'a Tensor> for Arg<'a, D> {
     fn from(tensor: &'a Tensor) -> Self {
         Self::Kept(tensor)

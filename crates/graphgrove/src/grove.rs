@@ -307,22 +307,9 @@ impl<D: Device> Grove<D> {
         if let Some(why) = known.and_then(|known| known.refused.clone()) {
             return self.run_plainly(request, args, &described, Some(why.to_string()));
         }
-        let addresses = described.addresses.clone();
-        let inputs = described.inputs.clone();
-        let call = graphgrove_tree::Call {
-            function: request.function,
-            kind: request.kind,
-            params: crate::describe::params(request.params, &addresses),
-            inputs: &inputs,
-        };
+        let call = Self::tree_call(request, &described);
         let decision = self.tree.decide(&call, &lives!(self))?;
-        let change = match &decision {
-            Decision::Replay(replay) => Some(replay.path_change()),
-            Decision::Record(plan) => Some(plan.path_change()),
-            Decision::WarmUp(plan) => Some(plan.path_change()),
-            Decision::Eager(_) => None,
-        };
-        if let Some(why) = change.and_then(|change| self.pinned(change.path_end()?)) {
+        if let Some(why) = decision.path_change().and_then(|change| self.pinned(change.path_end()?)) {
             return self.run_plainly(request, args, &described, Some(why));
         }
         match decision {

@@ -46,7 +46,7 @@ impl<D: Device> Grove<D> {
                 Err(crate::Error::ShutDown)
             })?;
         let values = Self::values(args);
-        let hosts: Vec<Option<&D::HostBuffer>> = args.iter().map(host_of).collect();
+        let hosts: Vec<Option<&D::HostBuffer>> = args.iter().map(Arg::host).collect();
         let memory = Memory::Plain(&self.plain);
         let (recorder, returned, saves) = Self::run_body(request, recorder, memory, &values, &hosts)?;
         recorder.rehearsed()?;
@@ -57,12 +57,5 @@ impl<D: Device> Grove<D> {
         let inner = CallOutputs::Each(returned.into_iter().map(Some).collect());
         let saved = if saves.is_empty() { Saved::Nothing } else { Saved::Tensors(saves) };
         Ok(Done { outputs: Outputs { inner, returned: count }, saved, token })
-    }
-}
-
-fn host_of<'a, D: Device>(arg: &Arg<'a, D>) -> Option<&'a D::HostBuffer> {
-    match arg {
-        Arg::Host(buffer) => Some(buffer),
-        _ => None,
     }
 }

@@ -105,8 +105,9 @@ impl<D: Device> Grove<D> {
     ) -> Result<Recorded<D>> {
         self.replayer.enter(&self.stream)?;
         let key = (request.function, described.key);
+        let plan = self.input_plan(request, args, roles)?;
         let (memory_plan, place) = if self.options.plan_memory {
-            let given = self.given_blocks(args, &self.input_plan(request, args, roles)?)?;
+            let given = self.given_blocks(args, &plan)?;
             let above = parent.and_then(|parent| self.nodes.get(parent)?.place.as_ref());
             self.layouts.plan(&self.pool, key, above, parent.is_none(), &given)
         } else {
@@ -114,7 +115,7 @@ impl<D: Device> Grove<D> {
         };
         let mut session = Some(self.pool.recording(&self.stream, memory_plan.as_ref())?);
         let mut given_up = Vec::new();
-        let recorded = self.capture_in(&mut session, request, args, parent, roles, described, &mut given_up);
+        let recorded = self.capture_in(&mut session, request, args, parent, &plan, described, &mut given_up);
         match recorded {
             Ok(mut recorded) => {
                 recorded.held.place = place;
@@ -142,7 +143,7 @@ impl<D: Device> Grove<D> {
         request: &Request<'_, D>,
         args: &mut [Arg<'_, D>],
         parent: Option<NodeId>,
-        roles: &[Expected],
+        plan: &InputPlan,
         described: &Described,
         given_up: &mut Vec<GivenUp>,
     ) -> Result<Recorded<D>> {
@@ -154,16 +155,15 @@ impl<D: Device> Grove<D> {
         let known = self.known.get(&(request.function, described.key)).cloned().unwrap_or_default();
         let Some(session) = open.as_ref() else { return Err(Error::ShutDown) };
 
-        let plan = self.input_plan(request, args, roles)?;
         let params = request.params.map(graphgrove_replay::ParamSet::tensors).unwrap_or_default();
         let tensors: Vec<Option<&Tensor>> =
             args.iter().map(Arg::tensor).chain(params.iter().map(Some)).collect();
-        let lent = in_place_storages(&plan, &tensors)?;
+        let lent = in_place_storages(plan, &tensors)?;
         let stage =
-            StagePlan::new(&plan, &tensors, |staged| self.route(staged, &known.uses, &tensors, &lent))?;
+            StagePlan::new(plan, &tensors, |staged| self.route(staged, &known.uses, &tensors, &lent))?;
         let inputs = inputs_of(args);
         let call = Call { params: request.params, inputs: &inputs, stream: request.stream, step };
-        let expected = self.replayer.expect(&plan, &call, &stage)?;
+        let expected = self.replayer.expect(plan, &call, &stage)?;
 
         let (device, stream) = (self.device.clone(), self.stream.clone());
         let mut memory = Memory::Session { session, dying: Vec::new() };
@@ -174,15 +174,14 @@ impl<D: Device> Grove<D> {
         let seen =
             recorder.passed().iter().map(|tensor| Seen::of(tensor.as_ref())).collect::<Result<Vec<_>>>()?;
         let values = Self::values(args);
-        let hosts: Vec<Option<D::HostBuffer>> = args.iter().map(host_of).collect();
+        let hosts: Vec<Option<&D::HostBuffer>> = args.iter().map(Arg::host).collect();
         drop((inputs, tensors));
         if self.options.layers.contains(Layers::DEALLOC_ON_RECORD) {
-            let dying = self.give_up(args, &plan, described, given_up)?;
+            let dying = self.give_up(args, plan, described, given_up)?;
             memory = Memory::Session { session, dying };
         }
-        let hosts: Vec<Option<&D::HostBuffer>> = hosts.iter().map(Option::as_ref).collect();
         let (mut recorder, returned, saves) = Self::run_body(request, recorder, memory, &values, &hosts)?;
-        let made = self.made(&plan, &seen, returned, saves, depth)?.without_buffers(args, request);
+        let made = self.made(plan, &seen, returned, saves, depth)?.without_buffers(args, request);
         recorder.bring_back()?;
         session.settle();
         let captured = recorder.finish()?;
@@ -203,7 +202,7 @@ impl<D: Device> Grove<D> {
             .constants(made.constants())
             .mutates_in_place(mutates);
         let node = self.replayer.add(recording)?;
-        let outputs = made.for_tree(&plan, args.len());
+        let outputs = made.for_tree(plan, args.len());
         let inputs = inputs_of(args);
         let call = Call { params: request.params, inputs: &inputs, stream: request.stream, step };
         let launched = self.replayer.launch_recorded(node, &call, &made.recorded());
@@ -371,12 +370,5 @@ fn may_run_plainly(error: &Error) -> bool {
         Error::Storage(graphgrove_storage::Error::Refused(_)) => true,
         Error::Replay(_) | Error::Survivors { .. } | Error::Skipped { .. } | Error::Pool(_) => true,
         _ => false,
-    }
-}
-
-pub(crate) fn host_of<D: Device>(arg: &Arg<'_, D>) -> Option<D::HostBuffer> {
-    match arg {
-        Arg::Host(buffer) => Some((*buffer).clone()),
-        _ => None,
     }
 }

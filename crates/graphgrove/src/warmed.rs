@@ -14,7 +14,6 @@ use crate::grove::{Done, Grove, Held, Request};
 use crate::known::{Known, NO_STORAGE_CACHE};
 use crate::layouts::without_patched;
 use crate::memory::{Memory, names};
-use crate::recorded::host_of;
 use crate::{Arg, Error, Layers, Result};
 
 impl<D: Device> Grove<D> {
@@ -114,13 +113,12 @@ impl<D: Device> Grove<D> {
         let seen =
             recorder.passed().iter().map(|tensor| Seen::of(tensor.as_ref())).collect::<Result<Vec<_>>>()?;
         let values = Self::values(args);
-        let hosts: Vec<Option<D::HostBuffer>> = args.iter().map(host_of).collect();
+        let hosts: Vec<Option<&D::HostBuffer>> = args.iter().map(Arg::host).collect();
         drop(tensors);
         if self.options.layers.contains(Layers::DEALLOC_ON_RECORD) {
             let dying = self.give_up(args, plan, described, &mut Vec::new())?;
             memory = Memory::Session { session: &session, dying };
         }
-        let hosts: Vec<Option<&D::HostBuffer>> = hosts.iter().map(Option::as_ref).collect();
         let (recorder, returned, saves) = Self::run_body(request, recorder, memory, &values, &hosts)?;
         let made = self.made(plan, &seen, returned, saves, place.depth)?.without_buffers(args, request);
         let uses = recorder.rehearsed()?;
