@@ -199,6 +199,10 @@ impl<D: Device> Grove<D> {
 
     pub(crate) fn add_function(&mut self, data: &FunctionData<D>) -> FunctionId {
         let spec = FunctionSpec::new(&*data.name).at_new_step(data.options.old_outputs);
+        let spec = match &data.options.only_for {
+            Some(values) => spec.only_for(values.iter().cloned()),
+            None => spec,
+        };
         self.tree.add_function(if data.options.mutates_params { spec.mutates_params() } else { spec })
     }
 

@@ -9,7 +9,7 @@ use graphgrove_replay::{
 use graphgrove_storage::{
     InputIndex, InputPlan, InputRole, Layout, SlotIndex, SlotValue, Step, Storage, StorageId, Tensor, Watch,
 };
-use graphgrove_tree::{Expected, NodeId, RecordPlan, Role, Source};
+use graphgrove_tree::{Expected, NodeId, ParamIndex, RecordPlan, Role, Source};
 
 use crate::captured::{Made, Seen};
 use crate::describe::{ALIGNMENT, Described};
@@ -17,6 +17,20 @@ use crate::grove::{Done, Grove, Held, Request, inputs_of, lives};
 use crate::known::NO_STORAGE_CACHE;
 use crate::memory::{Memory, names, plain};
 use crate::{Arg, Error, Layers, Result};
+
+/// How the tree wants the inputs of a call to be used.
+pub(crate) struct Roles {
+    pub(crate) inputs: Vec<Expected>,
+    /// The parameters that are copied to a recorded address because theirs kept changing.
+    pub(crate) demoted: Vec<ParamIndex>,
+}
+
+impl Roles {
+    fn of(plan: &RecordPlan) -> Self {
+        let demoted = plan.params().map(|params| params.staged().to_vec()).unwrap_or_default();
+        Self { inputs: plan.inputs().to_vec(), demoted }
+    }
+}
 
 /// A recording that has run once.
 struct Recorded<D: Device> {
@@ -47,8 +61,8 @@ impl<D: Device> Grove<D> {
     ) -> Result<Done> {
         self.reasons.add(&request.data.name, format!("recorded: {}", plan.reason()));
         let end = plan.path_change().path_end().cloned();
-        let (parent, roles) = (plan.parent(), plan.inputs().to_vec());
-        let is_watched = roles.iter().zip(args.iter()).any(|(expected, arg)| {
+        let (parent, roles) = (plan.parent(), Roles::of(&plan));
+        let is_watched = roles.inputs.iter().zip(args.iter()).any(|(expected, arg)| {
             matches!(expected.role, Role::Staged(_))
                 && arg.tensor().is_some_and(|tensor| self.is_of_path(tensor))
         });
@@ -100,7 +114,7 @@ impl<D: Device> Grove<D> {
         request: &Request<'_, D>,
         args: &mut [Arg<'_, D>],
         parent: Option<NodeId>,
-        roles: &[Expected],
+        roles: &Roles,
         described: &Described,
     ) -> Result<Recorded<D>> {
         self.replayer.enter(&self.stream)?;
@@ -253,16 +267,25 @@ impl<D: Device> Grove<D> {
         }
     }
 
-    /// What becomes of each input, as the tree has decided for those that are outputs of the path.
+    /// What becomes of each input, as the tree has decided for those that are outputs of the path, and for parameters that keep
+    /// moving.
     pub(crate) fn input_plan(
         &self,
         request: &Request<'_, D>,
         args: &[Arg<'_, D>],
-        roles: &[Expected],
+        roles: &Roles,
     ) -> Result<InputPlan> {
-        let specs = self.specs(request, args);
-        let managed =
-            roles.iter().zip(args).filter(|(expected, _)| matches!(expected.role, Role::Managed { .. }));
+        let mut specs = self.specs(request, args);
+        for param in &roles.demoted {
+            if let Some(spec) = specs.get_mut(args.len() + param.get() as usize) {
+                spec.parameter = false;
+            }
+        }
+        let managed = roles
+            .inputs
+            .iter()
+            .zip(args)
+            .filter(|(expected, _)| matches!(expected.role, Role::Managed { .. }));
         let mut values = Vec::new();
         for (_, arg) in managed {
             if let Some(tensor) = arg.tensor() {

@@ -14,6 +14,7 @@ use crate::grove::{Done, Grove, Held, Request};
 use crate::known::{Known, NO_STORAGE_CACHE};
 use crate::layouts::without_patched;
 use crate::memory::{Memory, names};
+use crate::recorded::Roles;
 use crate::{Arg, Error, Layers, Result};
 
 impl<D: Device> Grove<D> {
@@ -27,7 +28,8 @@ impl<D: Device> Grove<D> {
     ) -> Result<Done> {
         self.reasons.add(&request.data.name, format!("warmed up: {}", plan.reason()));
         let end = plan.path_change().path_end().cloned();
-        let (parent, roles) = (plan.parent(), plan.inputs().to_vec());
+        let roles = Roles { inputs: plan.inputs().to_vec(), demoted: Vec::new() };
+        let parent = plan.parent();
         let warm_up = self.tree.begin_warm_up(plan)?;
         if let Some(end) = end {
             self.end_path(request, args, &end)?;

@@ -1,7 +1,14 @@
 //! What the engine promises, by behaviour.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod aliases;
+mod backwards;
 mod calls;
 mod garden;
 mod guide;
 mod memory;
+mod mutation;
+mod old_outputs;
+mod parameters;
+mod shapes;
+mod trees;
