@@ -5,3 +5,6 @@ mod calls;
 mod garden;
 mod guide;
 mod memory;
+mod no_room;
+mod random;
+mod side_streams;
