@@ -11,8 +11,9 @@ use graphgrove_storage::{
 };
 use graphgrove_tree::{Expected, NodeId, ParamIndex, RecordPlan, Role, Source};
 
-use crate::captured::{Made, Seen};
-use crate::describe::{ALIGNMENT, Described};
+use crate::captured::{Made, Ran, Seen, Stage};
+use crate::describe::{ALIGNMENT, Described, tensors};
+use crate::effects::Effects;
 use crate::grove::{Done, Grove, Held, Request, inputs_of, lives};
 use crate::known::NO_STORAGE_CACHE;
 use crate::memory::{Memory, names, plain};
@@ -43,6 +44,7 @@ struct Recorded<D: Device> {
 /// A managed input whose last handle a recording has let go of.
 pub(crate) struct GivenUp {
     at: usize,
+    pub(crate) block: BlockId,
     value: SlotValue,
     base: DevicePtr,
     bytes: u64,
@@ -169,9 +171,7 @@ impl<D: Device> Grove<D> {
         let known = self.known.get(&(request.function, described.key)).cloned().unwrap_or_default();
         let Some(session) = open.as_ref() else { return Err(Error::ShutDown) };
 
-        let params = request.params.map(graphgrove_replay::ParamSet::tensors).unwrap_or_default();
-        let tensors: Vec<Option<&Tensor>> =
-            args.iter().map(Arg::tensor).chain(params.iter().map(Some)).collect();
+        let tensors = tensors(args, request.params);
         let lent = in_place_storages(plan, &tensors)?;
         let stage =
             StagePlan::new(plan, &tensors, |staged| self.route(staged, &known.uses, &tensors, &lent))?;
@@ -194,7 +194,10 @@ impl<D: Device> Grove<D> {
             let dying = self.give_up(args, plan, described, given_up)?;
             memory = Memory::Session { session, dying };
         }
-        let (mut recorder, returned, saves) = Self::run_body(request, recorder, memory, &values, &hosts)?;
+        let stage = Stage { device: &*device, recorder, memory, values: &values, hosts: &hosts };
+        let mut effects = Effects::default();
+        let Ran { mut recorder, returned, saves, recorded_draws, taken } =
+            Self::run_body(request, stage, &mut effects)?;
         let made = self.made(plan, &seen, returned, saves, depth)?.without_buffers(args, request);
         recorder.bring_back()?;
         session.settle();
@@ -227,6 +230,7 @@ impl<D: Device> Grove<D> {
                 return Err(error.into());
             }
         };
+        taken.commit(request.kit, &*device, request.stream);
         let Made { returned, saved, .. } = made;
         let blocks = names::<D, SlotIndex>(owners);
         let checkpoint = finished.checkpoint;
@@ -237,6 +241,7 @@ impl<D: Device> Grove<D> {
             blocks,
             returned,
             saved,
+            draws: recorded_draws,
             is_watched: false,
             place: None,
         };
@@ -340,7 +345,7 @@ impl<D: Device> Grove<D> {
             if let (Some(watch), Some(block)) = (tensor.storage().watch(), self.block_of(&value)) {
                 let (base, bytes) = (tensor.storage().base()?, tensor.storage().bytes()?);
                 let (layout, offset) = (tensor.layout().clone(), tensor.offset_bytes());
-                given_up.push(GivenUp { at, value, base, bytes, layout, offset });
+                given_up.push(GivenUp { at, block, value, base, bytes, layout, offset });
                 dying.push((watch, block));
                 *arg = Arg::Value(0);
             }
@@ -349,15 +354,14 @@ impl<D: Device> Grove<D> {
     }
 
     /// Gives inputs back to a call that has not run, as copies: nobody else had a handle of them.
-    fn bring_back(&mut self, args: &mut [Arg<'_, D>], given_up: &[GivenUp]) -> Result<()> {
+    pub(crate) fn bring_back(&mut self, args: &mut [Arg<'_, D>], given_up: &[GivenUp]) -> Result<()> {
         let mut copies: Vec<(SlotValue, Storage)> = Vec::new();
         for input in given_up {
             let known = copies.iter().find(|(value, _)| *value == input.value);
             let storage = match known {
                 Some((_, storage)) => storage.clone(),
                 None => {
-                    let ask =
-                        Ask::bytes(input.bytes).owner(Owner::Output).label("input of a failed recording");
+                    let ask = Ask::bytes(input.bytes).owner(Owner::Output).label("input of a failed attempt");
                     let storage = plain(&self.plain, ask)?;
                     self.device.copy(&self.stream, storage.base()?, input.base, input.bytes)?;
                     copies.push((input.value, storage.clone()));
