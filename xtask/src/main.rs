@@ -3,6 +3,7 @@
 
 mod bench;
 mod error;
+mod gpu_bundle;
 mod layers;
 mod stack_test;
 mod tally;
@@ -26,6 +27,8 @@ struct Arguments {
 enum Command {
     /// Measures, with every figure of a comparison from the same run.
     Bench(bench::Bench),
+    /// Builds what a machine with a GPU and without Rust needs into a folder, with a script that runs it.
+    GpuBundle(gpu_bundle::GpuBundle),
     /// Tests the layers in stack order, each with its own dependencies alone, and stops at the first red one.
     StackTest(stack_test::StackTest),
     /// Checks formatting, layout and documentation rules.
@@ -54,6 +57,7 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
     let root = workspace::root();
     match &arguments.command {
         Command::Bench(command) => command.run(&root),
+        Command::GpuBundle(command) => command.run(&root),
         Command::StackTest(command) => command.run(&root),
         Command::Tidy => tidy::run(&root),
     }

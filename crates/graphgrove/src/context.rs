@@ -44,7 +44,7 @@ pub struct Context<'a, D: Device> {
 }
 
 impl<D: Device> Context<'_, D> {
-    /// The stream that work has to be enqueued on.
+    /// The stream that work has to be enqueued on. Work that goes there past this context belongs into [`foreign`](Self::foreign).
     #[must_use]
     pub fn stream(&self) -> &D::Stream {
         self.note_raw_stream();
@@ -127,6 +127,14 @@ impl<D: Device> Context<'_, D> {
     pub fn launch(&mut self, kernel: &D::Kernel, dims: LaunchDims, args: &Args) -> Result<()> {
         let stream = self.stream.clone();
         self.launch_on(&stream, kernel, dims, args)
+    }
+
+    /// Lets other code, such as a library of matrix products, enqueue work on the [stream](Self::stream) by itself.
+    ///
+    /// Whoever enqueues without this says nothing to the engine: it takes an input that only such work reads for one whose address
+    /// stands nowhere, and every recording of the call fails because it finds work there that it does not know.
+    pub fn foreign<T>(&mut self, enqueue: impl FnOnce(&D::Stream) -> T) -> T {
+        self.recorder.foreign(enqueue)
     }
 
     /// Enqueues a copy of all bytes of `from`, which may have no gaps, to where `to` begins.

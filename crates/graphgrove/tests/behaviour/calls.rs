@@ -1,7 +1,8 @@
 //! The way of calls: warm-up, recording, replay.
 
-use graphgrove::{Engine, Layers, Mode, args};
-use graphgrove_sim::SimDevice;
+use graphgrove::{Args, Engine, LaunchDims, Layers, Mode, args};
+use graphgrove_device::Work;
+use graphgrove_sim::{SimDevice, kernels};
 
 use crate::garden::{Garden, N, layout};
 
@@ -80,5 +81,26 @@ fn an_input_that_the_step_before_has_left_needs_no_recording_of_its_own() {
     }
     let calls = garden.engine.stats().unwrap().calls;
     assert_eq!((calls.warm_ups, calls.recordings, calls.replays, calls.eager), (1, 1, 10, 0));
+    garden.device.verdict().unwrap();
+}
+
+#[test]
+fn work_of_other_code_is_recorded_and_replayed_with_the_inputs_of_each_call() {
+    let garden = Garden::new(Engine::<SimDevice>::builder());
+    let (device, double) = (garden.device.clone(), kernels::map(&garden.device, "double", |x: f32| 2.0 * x));
+    let function = garden.engine.function("by other code", move |cx| {
+        let out = cx.empty(layout())?;
+        let args = Args::new().read(cx.input(0)?.address()?).write(out.address()?).scalar(N as u32);
+        // The only reader of the input is work that the engine does not see.
+        cx.foreign(|stream| device.launch(stream, &double, LaunchDims::ONE, &args))?;
+        Ok(vec![out])
+    });
+    for turn in 0..5 {
+        let input = garden.tensor(turn as f32);
+        let [doubled] = function.call(args![&input]).unwrap().into_array().unwrap();
+        assert_eq!(garden.value(&doubled), 2.0 * turn as f32, "{turn}");
+    }
+    let calls = garden.engine.stats().unwrap().calls;
+    assert_eq!((calls.recordings, calls.replays, calls.eager, calls.failures), (1, 3, 0, 0));
     garden.device.verdict().unwrap();
 }
