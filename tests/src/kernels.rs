@@ -1,10 +1,10 @@
-//! The two kernels that all functions are made of, on the simulated device and as arithmetic.
+//! The three kernels that all functions are made of, on the simulated device and as arithmetic.
 
-use graphgrove::{Context, DType, Layout, Result, Tensor};
+use graphgrove::{Context, DType, Layout, Result, SideStream, Tensor, philox};
 use graphgrove_device::{Args, LaunchDims};
 use graphgrove_sim::{SimDevice, SimKernel};
 
-use crate::body::Machine;
+use crate::body::{Lane, Machine};
 use crate::model::ModelTensor;
 use crate::program::View;
 
@@ -27,6 +27,8 @@ pub struct Kernels {
     pub mix: SimKernel,
     /// `(read_write to, read b, u32 n, u32 stride of to, u32 length of b, u32 stride of b, u32 k)`
     pub accumulate: SimKernel,
+    /// `(read a, read state, write out, u32 n, u32 stride of a, u64 base)`
+    pub draw: SimKernel,
 }
 
 impl Kernels {
@@ -62,7 +64,22 @@ impl Kernels {
             }
             Ok(())
         });
-        Self { mix: mix.with_arguments(8), accumulate: accumulate.with_arguments(7) }
+        let draw = device.kernel("draw", |scope| {
+            let (n, a_by) = (scope.scalar::<u32>(3)? as usize, scope.scalar::<u32>(4)? as usize);
+            let (state, base) = (scope.read::<u64>(1, 2)?, scope.scalar::<u64>(5)?);
+            let out = scope.write::<u32>(2, n)?;
+            for i in 0..n {
+                let a = scope.read_at::<u32>(0, i * a_by, 1)?.get(0);
+                let [word, ..] = philox::draw(state.get(0), state.get(1) + base + i as u64);
+                out.set(i, mixed(a, word, 0));
+            }
+            Ok(())
+        });
+        Self {
+            mix: mix.with_arguments(8),
+            accumulate: accumulate.with_arguments(7),
+            draw: draw.with_arguments(6),
+        }
     }
 }
 
@@ -72,6 +89,30 @@ pub struct Running<'r, 'c> {
     pub context: &'r mut Context<'c, SimDevice>,
     /// The kernels.
     pub kernels: &'r Kernels,
+    /// The side stream, between a fork and its join.
+    pub side: Option<SideStream>,
+}
+
+impl<'r, 'c> Running<'r, 'c> {
+    /// On the call's stream alone.
+    pub fn new(context: &'r mut Context<'c, SimDevice>, kernels: &'r Kernels) -> Self {
+        Self { context, kernels, side: None }
+    }
+
+    /// A new tensor, to be written on a stream first.
+    fn empty_on(&mut self, lane: Lane, len: u32) -> Result<Tensor> {
+        match self.side.as_ref().filter(|_| lane == Lane::Side) {
+            Some(side) => self.context.on(side)?.empty(layout(len as usize)),
+            None => self.context.empty(layout(len as usize)),
+        }
+    }
+
+    fn launch_on(&mut self, lane: Lane, kernel: &SimKernel, len: u32, args: &Args) -> Result<()> {
+        match self.side.as_ref().filter(|_| lane == Lane::Side) {
+            Some(side) => self.context.on(side)?.launch(kernel, LaunchDims::for_elements(len), args),
+            None => self.context.launch(kernel, LaunchDims::for_elements(len), args),
+        }
+    }
 }
 
 /// A layout of so many elements without gaps.
@@ -92,14 +133,38 @@ impl Machine for Running<'_, '_> {
     type Tensor = Tensor;
     type Error = graphgrove::Error;
 
-    fn mix(&mut self, a: &Tensor, b: &Tensor, k: u32) -> Result<Tensor> {
-        let out = self.context.empty(layout(len(a) as usize))?;
+    fn mix_on(&mut self, lane: Lane, a: &Tensor, b: &Tensor, k: u32) -> Result<Tensor> {
+        let out = self.empty_on(lane, len(a))?;
         if len(a) > 0 {
             let args = Args::new().read(a.address()?).read(b.address()?).write(out.address()?);
             let args = args.scalar(len(a)).scalar(stride(a)).scalar(len(b)).scalar(stride(b)).scalar(k);
-            self.context.launch(&self.kernels.mix, LaunchDims::for_elements(len(a)), &args)?;
+            self.launch_on(lane, &self.kernels.mix, len(a), &args)?;
         }
         Ok(out)
+    }
+
+    fn draw(&mut self, lane: Lane, a: &Tensor) -> Result<Tensor> {
+        let out = self.empty_on(lane, len(a))?;
+        let draws = u64::from(len(a));
+        let random = match self.side.as_ref().filter(|_| lane == Lane::Side) {
+            Some(side) => self.context.on(side)?.random(draws)?,
+            None => self.context.random(draws)?,
+        };
+        if len(a) > 0 {
+            let args = Args::new().read(a.address()?).read(random.address()?).write(out.address()?);
+            let args = args.scalar(len(a)).scalar(stride(a)).scalar(random.base());
+            self.launch_on(lane, &self.kernels.draw, len(a), &args)?;
+        }
+        Ok(out)
+    }
+
+    fn fork(&mut self) -> Result<()> {
+        self.side = Some(self.context.fork()?);
+        Ok(())
+    }
+
+    fn join(&mut self) -> Result<()> {
+        self.side.take().map_or(Ok(()), |side| self.context.join(side))
     }
 
     fn accumulate(&mut self, to: &Tensor, b: &Tensor, k: u32) -> Result<()> {
