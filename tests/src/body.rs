@@ -1,6 +1,15 @@
 //! What a function computes, told once for the engine and for the model.
 
-use crate::program::{FunctionSpec, Op, Out, View};
+use crate::program::{Beside, FunctionSpec, Made, Op, Out, View};
+
+/// Where an operation runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// On the stream of the call.
+    Main,
+    /// On a side stream that was forked from it.
+    Side,
+}
 
 /// What can run a function's operations.
 pub trait Machine {
@@ -13,7 +22,39 @@ pub trait Machine {
     ///
     /// # Errors
     /// Whatever the machine says.
-    fn mix(&mut self, a: &Self::Tensor, b: &Self::Tensor, k: u32) -> Result<Self::Tensor, Self::Error>;
+    fn mix_on(
+        &mut self,
+        lane: Lane,
+        a: &Self::Tensor,
+        b: &Self::Tensor,
+        k: u32,
+    ) -> Result<Self::Tensor, Self::Error>;
+
+    /// A new tensor as long as `a`, on the stream of the call.
+    ///
+    /// # Errors
+    /// Whatever the machine says.
+    fn mix(&mut self, a: &Self::Tensor, b: &Self::Tensor, k: u32) -> Result<Self::Tensor, Self::Error> {
+        self.mix_on(Lane::Main, a, b, k)
+    }
+
+    /// A new tensor as long as `a`, from it and from as many draws.
+    ///
+    /// # Errors
+    /// Whatever the machine says.
+    fn draw(&mut self, lane: Lane, a: &Self::Tensor) -> Result<Self::Tensor, Self::Error>;
+
+    /// Begins a side stream.
+    ///
+    /// # Errors
+    /// Whatever the machine says.
+    fn fork(&mut self) -> Result<(), Self::Error>;
+
+    /// Joins the side stream.
+    ///
+    /// # Errors
+    /// Whatever the machine says.
+    fn join(&mut self) -> Result<(), Self::Error>;
 
     /// Changes `to` in place.
     ///
@@ -35,7 +76,7 @@ pub trait Machine {
 }
 
 /// What a function returns, and what it saves.
-pub type Made<M> = (Vec<<M as Machine>::Tensor>, Vec<<M as Machine>::Tensor>);
+pub type Results<M> = (Vec<<M as Machine>::Tensor>, Vec<<M as Machine>::Tensor>);
 
 /// Runs a function. `registers` are its inputs and then its parameters.
 ///
@@ -47,12 +88,23 @@ pub fn run<M: Machine>(
     registers: Vec<M::Tensor>,
     saved: &[M::Tensor],
     value: u32,
-) -> Result<Made<M>, M::Error> {
+) -> Result<Results<M>, M::Error> {
     let mut registers: Vec<Option<M::Tensor>> = registers.into_iter().map(Some).collect();
     for op in &spec.ops {
         match *op {
-            Op::Mix(a, b, k) => mix(machine, &mut registers, a, b, k)?,
-            Op::MixValue(a, b) => mix(machine, &mut registers, a, b, value)?,
+            Op::Mix(a, b, k) => {
+                let made = make(machine, Lane::Main, &registers, Made::Mix(a, b, k))?;
+                registers.push(made);
+            }
+            Op::MixValue(a, b) => {
+                let made = make(machine, Lane::Main, &registers, Made::Mix(a, b, value))?;
+                registers.push(made);
+            }
+            Op::Draw(a) => {
+                let made = make(machine, Lane::Main, &registers, Made::Draw(a))?;
+                registers.push(made);
+            }
+            Op::Beside(ref beside) => work_beside(machine, &mut registers, beside)?,
             Op::MixSaved(a, of, k) => {
                 let made = match at(&registers, a) {
                     Some(a) => Some(machine.mix(&a, pick(saved, of).unwrap_or(&a), k)?),
@@ -91,19 +143,41 @@ pub fn run<M: Machine>(
     Ok((outputs, saves))
 }
 
-fn mix<M: Machine>(
+fn work_beside<M: Machine>(
     machine: &mut M,
     registers: &mut Vec<Option<M::Tensor>>,
-    a: u8,
-    b: u8,
-    k: u32,
+    beside: &Beside,
 ) -> Result<(), M::Error> {
-    let made = match (at(registers, a), at(registers, b)) {
-        (Some(a), Some(b)) => Some(machine.mix(&a, &b, k)?),
-        _ => None,
-    };
-    registers.push(made);
-    Ok(())
+    let before = registers.len();
+    machine.fork()?;
+    for op in &beside.side {
+        let made = make(machine, Lane::Side, registers, *op)?;
+        registers.push(made);
+    }
+    if let Some(dropped) = beside.dropped {
+        registers[dropped as usize % before] = None;
+    }
+    for op in &beside.main {
+        let made = make(machine, Lane::Main, &registers[..before], *op)?;
+        registers.push(made);
+    }
+    machine.join()
+}
+
+/// The new register; none if one that it is made from was let go of.
+fn make<M: Machine>(
+    machine: &mut M,
+    lane: Lane,
+    registers: &[Option<M::Tensor>],
+    made: Made,
+) -> Result<Option<M::Tensor>, M::Error> {
+    match made {
+        Made::Mix(a, b, k) => match (at(registers, a), at(registers, b)) {
+            (Some(a), Some(b)) => machine.mix_on(lane, &a, &b, k).map(Some),
+            _ => Ok(None),
+        },
+        Made::Draw(a) => at(registers, a).map(|a| machine.draw(lane, &a)).transpose(),
+    }
 }
 
 fn at<T: Clone>(registers: &[Option<T>], register: u8) -> Option<T> {

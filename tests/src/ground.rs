@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use graphgrove::philox;
 use graphgrove_cuda::{CudaDevice, Module};
 use graphgrove_device::{Device, Memory, Streams};
 use graphgrove_sim::SimDevice;
@@ -54,7 +55,22 @@ impl Ground for SimDevice {
             }
             Ok(())
         });
-        Kernels { mix: mix.with_arguments(8), accumulate: accumulate.with_arguments(7) }
+        let draw = self.kernel("draw", |scope| {
+            let (n, a_by) = (scope.scalar::<u32>(3)? as usize, scope.scalar::<u32>(4)? as usize);
+            let (state, base) = (scope.read::<u64>(1, 2)?, scope.scalar::<u64>(5)?);
+            let out = scope.write::<u32>(2, n)?;
+            for i in 0..n {
+                let a = scope.read_at::<u32>(0, i * a_by, 1)?.get(0);
+                let [word, ..] = philox::draw(state.get(0), state.get(1) + base + i as u64);
+                out.set(i, mixed(a, word, 0));
+            }
+            Ok(())
+        });
+        Kernels {
+            mix: mix.with_arguments(8),
+            accumulate: accumulate.with_arguments(7),
+            draw: draw.with_arguments(6),
+        }
     }
 
     fn check(&self) {
@@ -67,7 +83,7 @@ impl Ground for SimDevice {
     }
 }
 
-/// The two kernels. One thread goes through all elements, since the tensors of one kernel may overlap.
+/// The three kernels. One thread goes through all elements, since the tensors of one kernel may overlap.
 const SOURCE: &str = r#"
 extern "C" __global__ void mix(const unsigned *a, const unsigned *b, unsigned *out, unsigned n, unsigned a_by, unsigned b_len,
                                unsigned b_by, unsigned k) {
@@ -79,6 +95,25 @@ extern "C" __global__ void accumulate(unsigned *to, const unsigned *b, unsigned 
     if (blockIdx.x != 0 || threadIdx.x != 0) return;
     for (unsigned i = 0; i < n; ++i) to[i * to_by] = to[i * to_by] * 3u + (b_len ? b[i % b_len * b_by] : 0u) + k;
 }
+// The first of the four words that Philox4x32-10 gives for a seed and a place.
+__device__ unsigned philox(unsigned long long seed, unsigned long long at) {
+    unsigned key[2] = {(unsigned)seed, (unsigned)(seed >> 32)};
+    unsigned counter[4] = {(unsigned)at, (unsigned)(at >> 32), 0u, 0u};
+    for (int round = 0; round < 10; ++round) {
+        unsigned long long left = 0xD2511F53ull * counter[0], right = 0xCD9E8D57ull * counter[2];
+        unsigned next[4] = {(unsigned)(right >> 32) ^ counter[1] ^ key[0], (unsigned)right,
+                            (unsigned)(left >> 32) ^ counter[3] ^ key[1], (unsigned)left};
+        for (int word = 0; word < 4; ++word) counter[word] = next[word];
+        key[0] += 0x9E3779B9u;
+        key[1] += 0xBB67AE85u;
+    }
+    return counter[0];
+}
+extern "C" __global__ void draw(const unsigned *a, const unsigned long long *state, unsigned *out, unsigned n, unsigned a_by,
+                                unsigned long long base) {
+    if (blockIdx.x != 0 || threadIdx.x != 0) return;
+    for (unsigned i = 0; i < n; ++i) out[i] = a[i * a_by] * 31u + philox(state[0], state[1] + base + i) * 7u;
+}
 "#;
 
 impl Ground for CudaDevice {
@@ -88,7 +123,8 @@ impl Ground for CudaDevice {
         let code = CODE.get_or_init(|| self.compile(SOURCE, &[]).unwrap());
         // SAFETY: each kernel touches as many elements behind its pointers as its numbers say, which are those of the tensors there.
         let module: Module = unsafe { self.load(code) }.unwrap();
-        Kernels { mix: module.kernel("mix").unwrap(), accumulate: module.kernel("accumulate").unwrap() }
+        let kernel = |name| module.kernel(name).unwrap();
+        Kernels { mix: kernel("mix"), accumulate: kernel("accumulate"), draw: kernel("draw") }
     }
 
     fn check(&self) {

@@ -1,9 +1,9 @@
-//! The two kernels that all functions are made of, as arithmetic and as what a function launches.
+//! The three kernels that all functions are made of, as arithmetic and as what a function launches.
 
-use graphgrove::{Context, DType, Layout, Result, Tensor};
+use graphgrove::{Context, DType, Layout, Result, SideStream, Tensor};
 use graphgrove_device::{Args, Device, LaunchDims};
 
-use crate::body::Machine;
+use crate::body::{Lane, Machine};
 use crate::model::ModelTensor;
 use crate::program::View;
 
@@ -25,11 +25,13 @@ pub struct Kernels<D: Device> {
     pub mix: D::Kernel,
     /// `(read_write to, read b, u32 n, u32 stride of to, u32 length of b, u32 stride of b, u32 k)`
     pub accumulate: D::Kernel,
+    /// `(read a, read state, write out, u32 n, u32 stride of a, u64 base)`
+    pub draw: D::Kernel,
 }
 
 impl<D: Device> Clone for Kernels<D> {
     fn clone(&self) -> Self {
-        Self { mix: self.mix.clone(), accumulate: self.accumulate.clone() }
+        Self { mix: self.mix.clone(), accumulate: self.accumulate.clone(), draw: self.draw.clone() }
     }
 }
 
@@ -39,6 +41,30 @@ pub struct Running<'r, 'c, D: Device> {
     pub context: &'r mut Context<'c, D>,
     /// The kernels.
     pub kernels: &'r Kernels<D>,
+    /// The side stream, between a fork and its join.
+    pub side: Option<SideStream>,
+}
+
+impl<'r, 'c, D: Device> Running<'r, 'c, D> {
+    /// On the call's stream alone.
+    pub fn new(context: &'r mut Context<'c, D>, kernels: &'r Kernels<D>) -> Self {
+        Self { context, kernels, side: None }
+    }
+
+    /// A new tensor, to be written on a stream first.
+    fn empty_on(&mut self, lane: Lane, len: u32) -> Result<Tensor> {
+        match self.side.as_ref().filter(|_| lane == Lane::Side) {
+            Some(side) => self.context.on(side)?.empty(layout(len as usize)),
+            None => self.context.empty(layout(len as usize)),
+        }
+    }
+
+    fn launch_on(&mut self, lane: Lane, kernel: &D::Kernel, len: u32, args: &Args) -> Result<()> {
+        match self.side.as_ref().filter(|_| lane == Lane::Side) {
+            Some(side) => self.context.on(side)?.launch(kernel, LaunchDims::for_elements(len), args),
+            None => self.context.launch(kernel, LaunchDims::for_elements(len), args),
+        }
+    }
 }
 
 /// A layout of so many elements without gaps.
@@ -59,14 +85,38 @@ impl<D: Device> Machine for Running<'_, '_, D> {
     type Tensor = Tensor;
     type Error = graphgrove::Error;
 
-    fn mix(&mut self, a: &Tensor, b: &Tensor, k: u32) -> Result<Tensor> {
-        let out = self.context.empty(layout(len(a) as usize))?;
+    fn mix_on(&mut self, lane: Lane, a: &Tensor, b: &Tensor, k: u32) -> Result<Tensor> {
+        let out = self.empty_on(lane, len(a))?;
         if len(a) > 0 {
             let args = Args::new().read(a.address()?).read(b.address()?).write(out.address()?);
             let args = args.scalar(len(a)).scalar(stride(a)).scalar(len(b)).scalar(stride(b)).scalar(k);
-            self.context.launch(&self.kernels.mix, LaunchDims::for_elements(len(a)), &args)?;
+            self.launch_on(lane, &self.kernels.mix, len(a), &args)?;
         }
         Ok(out)
+    }
+
+    fn draw(&mut self, lane: Lane, a: &Tensor) -> Result<Tensor> {
+        let out = self.empty_on(lane, len(a))?;
+        let draws = u64::from(len(a));
+        let random = match self.side.as_ref().filter(|_| lane == Lane::Side) {
+            Some(side) => self.context.on(side)?.random(draws)?,
+            None => self.context.random(draws)?,
+        };
+        if len(a) > 0 {
+            let args = Args::new().read(a.address()?).read(random.address()?).write(out.address()?);
+            let args = args.scalar(len(a)).scalar(stride(a)).scalar(random.base());
+            self.launch_on(lane, &self.kernels.draw, len(a), &args)?;
+        }
+        Ok(out)
+    }
+
+    fn fork(&mut self) -> Result<()> {
+        self.side = Some(self.context.fork()?);
+        Ok(())
+    }
+
+    fn join(&mut self) -> Result<()> {
+        self.side.take().map_or(Ok(()), |side| self.context.join(side))
     }
 
     fn accumulate(&mut self, to: &Tensor, b: &Tensor, k: u32) -> Result<()> {

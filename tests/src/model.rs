@@ -2,7 +2,9 @@
 
 use std::convert::Infallible;
 
-use crate::body::{self, Machine};
+use graphgrove::philox::draw;
+
+use crate::body::{self, Lane, Machine};
 use crate::kernels::{accumulated, mixed};
 use crate::program::{FunctionSpec, View};
 
@@ -40,6 +42,10 @@ impl ModelTensor {
 pub struct Model {
     /// The elements of each.
     pub storages: Vec<Vec<u32>>,
+    /// The generator's seed.
+    pub seed: u64,
+    /// The number of its next draw.
+    pub offset: u64,
 }
 
 impl Model {
@@ -63,7 +69,7 @@ impl Model {
         registers: Vec<ModelTensor>,
         saved: &[ModelTensor],
         value: u32,
-    ) -> body::Made<Self> {
+    ) -> body::Results<Self> {
         let Ok(made) = body::run(spec, self, registers, saved, value);
         made
     }
@@ -82,9 +88,30 @@ impl Machine for Model {
     type Tensor = ModelTensor;
     type Error = Infallible;
 
-    fn mix(&mut self, a: &ModelTensor, b: &ModelTensor, k: u32) -> Result<ModelTensor, Infallible> {
+    fn mix_on(
+        &mut self,
+        _lane: Lane,
+        a: &ModelTensor,
+        b: &ModelTensor,
+        k: u32,
+    ) -> Result<ModelTensor, Infallible> {
         let values = (0..a.len).map(|i| mixed(self.get(a, i), self.wrapped(b, i), k)).collect();
         Ok(self.tensor(values))
+    }
+
+    fn draw(&mut self, _lane: Lane, a: &ModelTensor) -> Result<ModelTensor, Infallible> {
+        let word = |i: usize| draw(self.seed, self.offset + i as u64)[0];
+        let values = (0..a.len).map(|i| mixed(self.get(a, i), word(i), 0)).collect();
+        self.offset += a.len as u64;
+        Ok(self.tensor(values))
+    }
+
+    fn fork(&mut self) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn join(&mut self) -> Result<(), Infallible> {
+        Ok(())
     }
 
     fn accumulate(&mut self, to: &ModelTensor, b: &ModelTensor, k: u32) -> Result<(), Infallible> {

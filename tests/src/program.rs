@@ -54,10 +54,34 @@ pub enum Op {
     MixSaved(u8, u8, u32),
     /// Changes the first tensor in place, by the second one.
     Accumulate(u8, u8, u32),
+    /// A new tensor, as long as the first one, from it and from as many draws.
+    Draw(u8),
+    /// Work on two streams at once.
+    Beside(Beside),
     /// A view of a tensor: every `step`-th element from one on.
     View(u8, View),
     /// Lets go of a register.
     Drop(u8),
+}
+
+/// Work on two streams at once. Each makes new registers and changes none; the call's own stream does not look at what the other one makes.
+#[derive(Clone, Debug)]
+pub struct Beside {
+    /// What comes on the side stream.
+    pub side: Vec<Made>,
+    /// A register of those before that is let go of when the side stream has its work and the call's own has not.
+    pub dropped: Option<u8>,
+    /// What comes on the call's own stream.
+    pub main: Vec<Made>,
+}
+
+/// An operation that makes a new tensor and changes none.
+#[derive(Clone, Copy, Debug)]
+pub enum Made {
+    /// As [`Op::Mix`].
+    Mix(u8, u8, u32),
+    /// As [`Op::Draw`].
+    Draw(u8),
 }
 
 /// Every `1 + step % 3`-th element from element `skip` on.
@@ -103,6 +127,8 @@ pub enum Step {
     BeginStep,
     /// Forgets all recordings.
     Reset,
+    /// Seeds the generator.
+    Seed(u8),
     /// Replaces a parameter by a tensor of the caller's, or by a new one.
     Replace {
         /// The set.
@@ -160,7 +186,10 @@ impl FunctionSpec {
         let (mut mutated, mut mutates_params) = (Vec::new(), false);
         for op in &self.ops {
             match *op {
-                Op::Mix(..) | Op::MixValue(..) | Op::MixSaved(..) => roots.push(None),
+                Op::Mix(..) | Op::MixValue(..) | Op::MixSaved(..) | Op::Draw(_) => roots.push(None),
+                Op::Beside(ref beside) => {
+                    roots.extend(beside.side.iter().chain(&beside.main).map(|_| None));
+                }
                 Op::View(of, _) => roots.push(roots[of as usize % roots.len()]),
                 Op::Accumulate(to, ..) => match roots[to as usize % roots.len()] {
                     Some(input) if input < inputs => mutated.push(input),

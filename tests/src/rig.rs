@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use graphgrove::{
-    Arg as EngineArg, Backward, Engine, Error, Function, FunctionOptions, Layers, Limits, Mode, OldOutput,
+    Arg as EngineArg, Backward, Engine, Error, Function, FunctionOptions, GeneratorState, Layers, Limits,
+    Mode, OldOutput,
 };
 use graphgrove::{ParamSet, Tensor};
 use graphgrove_device::Device;
@@ -183,7 +184,7 @@ impl<D: Ground> Rig<D> {
                 }
                 let saved: Vec<Tensor> = (0..).map_while(|at| context.take_saved(at).ok()).collect();
                 let value = context.value(inputs)? as u32;
-                let mut running = Running { context, kernels: &kernels };
+                let mut running = Running::new(context, &kernels);
                 let (outputs, saves) = body::run(&body, &mut running, registers, &saved, value)?;
                 saves.iter().for_each(|save| context.save(save));
                 Ok(outputs)
@@ -283,6 +284,10 @@ impl<D: Ground> Rig<D> {
                 self.steps += 1;
             }
             Step::Reset => self.engine.reset().unwrap(),
+            Step::Seed(seed) => {
+                self.engine.seed(u64::from(*seed)).unwrap();
+                (self.model.seed, self.model.offset) = (u64::from(*seed), 0);
+            }
             Step::Replace { set, param, by } => self.replace(*set, *param, *by),
             Step::Check => self.compare(),
         }
@@ -427,6 +432,8 @@ impl<D: Ground> Rig<D> {
     fn compare(&mut self) {
         self.yard.settle(&self.device);
         self.compare_blocks();
+        let GeneratorState { seed, offset } = self.engine.generator().state();
+        assert_eq!((seed, offset), (self.model.seed, self.model.offset), "the generator");
         for Handle { tensor, model } in &self.handles {
             match self.read(tensor) {
                 Ok(values) => {

@@ -42,7 +42,7 @@ impl<D: Ground> Scene<D> {
         body: impl Fn(&mut Running<'_, '_, D>) -> Result<Vec<Tensor>> + Send + Sync + 'static,
     ) -> Function<D> {
         let kernels = self.kernels.clone();
-        self.engine.function(name, move |context| body(&mut Running { context, kernels: &kernels }))
+        self.engine.function(name, move |context| body(&mut Running::new(context, &kernels)))
     }
 
     /// A function that makes [`mix_of`] of its two inputs.

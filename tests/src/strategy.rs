@@ -4,7 +4,7 @@ use graphgrove::{Mode, OldOutput};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::program::{Arg, Call, FunctionSpec, Op, Out, Program, Step, View};
+use crate::program::{Arg, Beside, Call, FunctionSpec, Made, Op, Out, Program, Step, View};
 
 /// How many cases a property is tried with, unless `PROPTEST_CASES` says otherwise.
 #[must_use]
@@ -17,6 +17,19 @@ fn view() -> impl Strategy<Value = View> {
         .prop_map(|(skip, step)| View { skip, step })
 }
 
+fn made() -> impl Strategy<Value = Made> {
+    let register = || 0_u8..10;
+    prop_oneof![
+        3 => (register(), register(), 0_u32..5).prop_map(|(a, b, k)| Made::Mix(a, b, k)),
+        1 => register().prop_map(Made::Draw),
+    ]
+}
+
+fn beside() -> impl Strategy<Value = Beside> {
+    (vec(made(), 1..4), proptest::option::of(0_u8..10), vec(made(), 0..3))
+        .prop_map(|(side, dropped, main)| Beside { side, dropped, main })
+}
+
 fn op() -> impl Strategy<Value = Op> {
     let register = || 0_u8..10;
     prop_oneof![
@@ -24,6 +37,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (register(), register()).prop_map(|(a, b)| Op::MixValue(a, b)),
         2 => (register(), register(), 0_u32..5).prop_map(|(a, b, k)| Op::MixSaved(a, b, k)),
         2 => (register(), register(), 0_u32..5).prop_map(|(to, b, k)| Op::Accumulate(to, b, k)),
+        1 => register().prop_map(Op::Draw),
+        1 => beside().prop_map(Op::Beside),
         2 => (register(), view()).prop_map(|(of, view)| Op::View(of, view)),
         2 => register().prop_map(Op::Drop),
     ]
@@ -92,6 +107,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => handle().prop_map(Step::Drop),
         1 => handle().prop_map(Step::DropElsewhere),
         2 => Just(Step::BeginStep),
+        1 => (0_u8..3).prop_map(Step::Seed),
         1 => (0_u8..2, 0_u8..2, proptest::option::of(handle()))
             .prop_map(|(set, param, by)| Step::Replace { set, param, by }),
         1 => Just(Step::Check),

@@ -177,7 +177,7 @@ impl<D: Device> Grove<D> {
             nodes: SecondaryMap::new(),
             by_slab: HashMap::new(),
             known: WarmUps::remembering(options.limits.warm_signatures as usize),
-            layouts: Layouts::default(),
+            layouts: Layouts::remembering(&options.limits),
             stats: CallStats::default(),
             reasons: Reasons::default(),
             pool_knows: false,

@@ -4,14 +4,15 @@
 //! outputs decides whether a large temporary of the next one fits beside them. A recording that comes in another place is laid out
 //! alone, around what is live there.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use graphgrove_device::Device;
 use graphgrove_pool::plan::Plan;
 use graphgrove_pool::pool::{Demand, Pool};
 use graphgrove_pool::ranges::BlockId;
-use graphgrove_tree::FunctionId;
+use graphgrove_tree::{FunctionId, Limits};
+
+use crate::recent::Recent;
 
 /// A function and the signatures of its inputs.
 pub(crate) type Signed = (FunctionId, u64);
@@ -45,18 +46,28 @@ impl Place {
     }
 }
 
-/// What warm-ups have asked for, and in what order.
-#[derive(Debug, Default)]
+/// What warm-ups have asked for, and in what order. Only what was used last is remembered, or ever new signatures would fill the
+/// memory of the host; a call that was forgotten is recorded without a plan, by search.
+#[derive(Debug)]
 pub(crate) struct Layouts {
     /// The last warm-up of each call.
-    alone: HashMap<Signed, Arc<Rehearsal>>,
+    alone: Recent<Signed, Arc<Rehearsal>>,
     /// A (first call -> warm-ups) pair means: the last warm-ups that began with this call followed each other so.
-    paths: HashMap<Signed, Vec<Arc<Rehearsal>>>,
+    paths: Recent<Signed, Vec<Arc<Rehearsal>>>,
     /// The first call of the warm-ups that are under way.
     first: Option<Signed>,
+    /// How many warm-ups are laid out together at most.
+    longest: usize,
 }
 
 impl Layouts {
+    /// Nothing yet, and never more than the limits say: as many calls as signatures, and as many in a row as a path is long.
+    pub(crate) fn remembering(limits: &Limits) -> Self {
+        let most = limits.warm_signatures as usize;
+        let longest = limits.path_length as usize;
+        Self { alone: Recent::remembering(most), paths: Recent::remembering(most), first: None, longest }
+    }
+
     /// Takes note of a warm-up. `given` has the blocks of inputs that it gave up, and `dead` the blocks of the path that had died
     /// before it began.
     pub(crate) fn add(
@@ -73,8 +84,10 @@ impl Layouts {
         demand.deaths.extend(dead.iter().map(|block| (*block, 1)));
         let rehearsal = Arc::new(Rehearsal { call, demand, deaths });
         self.alone.insert(call, Arc::clone(&rehearsal));
-        match self.first.filter(|_| is_below_warm_up).and_then(|first| self.paths.get_mut(&first)) {
-            Some(path) => path.push(rehearsal),
+        match self.first.filter(|_| is_below_warm_up).and_then(|first| self.paths.get(&first)) {
+            Some(path) if path.len() < self.longest => path.push(rehearsal),
+            // Warm-ups that take turns below one that stays are no row.
+            Some(_) => {}
             None => {
                 self.paths.insert(call, vec![rehearsal]);
                 self.first = Some(call);
@@ -85,7 +98,7 @@ impl Layouts {
     /// The plan of a recording that is about to begin in the pool's present state, and its place among others if it has one.
     /// `above` is the place of the recording that it follows, and `given` has the blocks of inputs that it gives up.
     pub(crate) fn plan<D: Device>(
-        &self,
+        &mut self,
         pool: &Pool<D>,
         call: Signed,
         above: Option<&Place>,
@@ -139,7 +152,7 @@ mod tests {
     use graphgrove_device::Streams;
     use graphgrove_pool::pool::{Live, PoolConfig, Request};
     use graphgrove_sim::SimDevice;
-    use graphgrove_tree::{FunctionSpec, Limits, Options, PendingRule, Tree};
+    use graphgrove_tree::{FunctionSpec, Options, PendingRule, Tree};
 
     use super::*;
 
@@ -166,7 +179,7 @@ mod tests {
     /// the middle.
     fn rehearsed(bed: &Bed) -> Layouts {
         let empty = bed.pool.checkpoint().unwrap();
-        let mut layouts = Layouts::default();
+        let mut layouts = Layouts::remembering(&Limits::default());
         let mut before = Vec::new();
         for (at, call) in bed.calls.iter().enumerate() {
             let session = bed.pool.warm_up(&bed.stream).unwrap();
@@ -192,7 +205,7 @@ mod tests {
     #[test]
     fn recordings_in_the_order_of_their_warm_ups_have_parts_of_one_plan() {
         let bed = bed();
-        let layouts = rehearsed(&bed);
+        let mut layouts = rehearsed(&bed);
         let [first, second] = bed.calls;
         let (plan, place) = layouts.plan(&bed.pool, first, None, true, &[]);
         let (plan, place) = (plan.unwrap(), place.unwrap());
@@ -208,7 +221,7 @@ mod tests {
     #[test]
     fn a_recording_in_another_place_is_planned_alone_with_the_deaths_of_its_own_inputs() {
         let bed = bed();
-        let layouts = rehearsed(&bed);
+        let mut layouts = rehearsed(&bed);
         let [first, second] = bed.calls;
         let (_, place) = layouts.plan(&bed.pool, first, None, true, &[]);
         let (again, alone) = layouts.plan(&bed.pool, first, place.as_ref(), false, &[]);
@@ -216,7 +229,7 @@ mod tests {
         let blocks = [(); 2].map(|()| bed.pool.allocate(Request::bytes(SMALL)).unwrap());
         let given: Vec<(usize, BlockId)> =
             blocks.iter().map(graphgrove_pool::Block::id).enumerate().collect();
-        let plan =
+        let mut plan =
             |given: &[(usize, BlockId)]| layouts.plan(&bed.pool, second, None, false, given).0.unwrap();
         assert_eq!(plan(&given).peak(), LARGE + 3 * SMALL);
         assert_eq!(plan(&[]).peak(), LARGE + 4 * SMALL);
@@ -225,7 +238,8 @@ mod tests {
     #[test]
     fn a_call_that_was_never_warmed_up_has_no_plan() {
         let bed = bed();
-        let (plan, place) = Layouts::default().plan(&bed.pool, bed.calls[0], None, true, &[]);
+        let (plan, place) =
+            Layouts::remembering(&Limits::default()).plan(&bed.pool, bed.calls[0], None, true, &[]);
         assert!(plan.is_none() && place.is_none());
     }
 
@@ -240,5 +254,32 @@ mod tests {
         let sizes: Vec<u64> = without.requests.iter().map(|request| request.bytes).collect();
         assert_eq!((sizes, without.blocks.len()), (vec![SMALL, 3 * SMALL], 2));
         assert_eq!(without_patched(demand.clone(), &[]), demand);
+    }
+
+    #[test]
+    fn invariant_14_thousands_of_signatures_are_not_remembered_and_the_last_ones_are() {
+        let bed = bed();
+        let limits = Limits { warm_signatures: 16, path_length: 8, ..Limits::default() };
+        let mut layouts = Layouts::remembering(&limits);
+        let [(function, _), _] = bed.calls;
+        let demand = || {
+            let session = bed.pool.warm_up(&bed.stream).unwrap();
+            let block = session.allocate(Request::bytes(SMALL)).unwrap();
+            session.finish(vec![block]).unwrap().demand
+        };
+        let demand = demand();
+        for word in 0..4000 {
+            layouts.add((function, word), demand.clone(), &[], &[], false);
+            // It is used again and again, and so it stays.
+            assert!(layouts.plan(&bed.pool, (function, 0), None, true, &[]).0.is_some(), "{word}");
+            assert!(layouts.alone.len() <= 16 && layouts.paths.len() <= 16);
+        }
+        assert!(layouts.plan(&bed.pool, (function, 3999), None, true, &[]).0.is_some());
+        assert!(layouts.plan(&bed.pool, (function, 3000), None, true, &[]).0.is_none());
+        // All of them below one warm-up.
+        for word in 4000..8000 {
+            layouts.add((function, word), demand.clone(), &[], &[], word > 4000);
+        }
+        assert_eq!(layouts.paths.get(&(function, 4000)).unwrap().len(), 8);
     }
 }

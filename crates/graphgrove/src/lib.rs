@@ -26,6 +26,7 @@ mod path_end;
 pub mod philox;
 mod plain;
 mod reasons;
+mod recent;
 mod recorded;
 mod side_stream;
 mod stats;

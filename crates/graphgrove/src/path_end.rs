@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use graphgrove_device::Device;
 use graphgrove_pool::pool::{Owner, Pool, Request as Ask};
-use graphgrove_storage::{Cause, Error as StorageError, Event, OldOutput, SlotValue, Step, Storage, Tensor};
+use graphgrove_storage::{
+    Cause, Error as StorageError, Event, OldOutput, SlotIndex, SlotValue, Step, Storage, Tensor,
+};
 use graphgrove_tree::{Fate, NodeId, PathEnd};
 
 use crate::grove::{Grove, Request};
@@ -16,6 +18,10 @@ impl<D: Device> Grove<D> {
     ///
     /// Inputs of the call that are among them are read first: those that are not copied out anyway are copied for this call
     /// alone.
+    ///
+    /// An error leaves the old outputs as they were. If the call fails later than here, they have ended without it, and the step is still to
+    /// begin: the function has to see them gone while it runs, as it will when it is replayed, and a warm-up's work may have been written
+    /// over them by the time that it fails.
     pub(crate) fn end_path(
         &mut self,
         request: &Request<'_, D>,
@@ -30,25 +36,21 @@ impl<D: Device> Grove<D> {
         let cause = Cause { event: Event::StepBegan, step, by };
         let mut nodes: Vec<NodeId> = end.slots.iter().map(|old| old.value.slot.node).collect();
         nodes.dedup();
+        let mut endings = Vec::with_capacity(nodes.len());
         for node in nodes {
-            let rule = |slot: graphgrove_storage::SlotIndex| {
-                let old = end
-                    .slots
-                    .iter()
-                    .find(|old| old.value.slot.node == node && old.value.slot.index.get() == slot.get());
-                match old.map(|old| old.fate) {
-                    Some(Fate::Invalidate) => OldOutput::Error,
-                    Some(Fate::CopyOut | Fate::CopyOutForBackward(_)) => OldOutput::CopyOut,
-                    None => OldOutput::Keep,
-                }
-            };
-            let (device, stream, pool) = (self.device.clone(), self.stream.clone(), self.plain.clone());
+            let Some(slab) = self.slab(node) else { continue };
+            let rule = |slot| rule(end, node, slot);
+            let allocate = |bytes| copy_memory(&self.plain, bytes);
+            let ending = slab.prepare_end(&*self.device, &self.stream, &cause, rule, allocate)?;
+            refuse_pinned(ending.kept(), rule)?;
+            endings.push((node, ending));
+        }
+        // All outputs end together: whatever could not be had for it was missed above.
+        for (node, ending) in endings {
             let Some(slab) = self.slab_mut(node) else { continue };
-            let ended = slab.end_step(&*device, &stream, &cause, rule, |bytes| copy_memory(&pool, bytes))?;
+            let ended = slab.end(ending);
             // Somebody has taken the address since the call was decided: nothing may be written there.
-            if let Some(slot) = ended.kept.iter().copied().find(|slot| rule(*slot) != OldOutput::Keep) {
-                return Err(StorageError::Pinned { slot }.into());
-            }
+            refuse_pinned(&ended.kept, |slot| rule(end, node, slot))?;
             self.stats.copied_out += ended.bytes;
         }
         Ok(())
@@ -58,7 +60,7 @@ impl<D: Device> Grove<D> {
     pub(crate) fn pinned(&self, end: &PathEnd) -> Option<String> {
         let slots = end.slots.iter().map(|old| old.value.slot);
         let mut pinned = slots.filter(|slot| {
-            let index = graphgrove_storage::SlotIndex::new(slot.index.get());
+            let index = SlotIndex::new(slot.index.get());
             self.slab(slot.node).is_some_and(|slab| slab.is_pinned(index))
         });
         let slot = pinned.next()?;
@@ -109,6 +111,26 @@ impl<D: Device> Grove<D> {
             self.device.wait_event(second, &event)?;
         }
         Ok(())
+    }
+}
+
+/// What the tree has decided of an output.
+fn rule(end: &PathEnd, node: NodeId, slot: SlotIndex) -> OldOutput {
+    let is_it = |old: &&graphgrove_tree::OldSlot| {
+        old.value.slot.node == node && old.value.slot.index.get() == slot.get()
+    };
+    match end.slots.iter().find(is_it).map(|old| old.fate) {
+        Some(Fate::Invalidate) => OldOutput::Error,
+        Some(Fate::CopyOut | Fate::CopyOutForBackward(_)) => OldOutput::CopyOut,
+        None => OldOutput::Keep,
+    }
+}
+
+/// Refuses slots that stay although they should not.
+fn refuse_pinned(kept: &[SlotIndex], rule: impl Fn(SlotIndex) -> OldOutput) -> Result<()> {
+    match kept.iter().find(|slot| rule(**slot) != OldOutput::Keep) {
+        Some(slot) => Err(StorageError::Pinned { slot: *slot }.into()),
+        None => Ok(()),
     }
 }
 

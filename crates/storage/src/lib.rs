@@ -86,7 +86,7 @@ pub use layout::Layout;
 pub use ledger::Ledger;
 pub use masks::{DeadMask, DeadMasks, LiveStorage, LiveWords, live_storages};
 pub use misfit::Misfit;
-pub use old_outputs::{Ended, OldOutput};
+pub use old_outputs::{Ended, Ending, OldOutput};
 pub use outputs::{Outputs, TakeAll};
 pub use pinned::Pinned;
 pub use runs::{ByteRuns, Repeat};

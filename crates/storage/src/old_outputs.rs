@@ -6,7 +6,7 @@ use graphgrove_device::{DevicePtr, Work};
 
 use crate::block::{Block, Origin, Owner};
 use crate::sheet::Fate;
-use crate::{Cause, Error, Slab, SlotIndex};
+use crate::{Cause, Epoch, Error, Slab, SlabId, SlotIndex};
 
 /// What becomes of an output that is still live when a new step begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -33,8 +33,41 @@ pub struct Ended {
     pub bytes: u64,
 }
 
+/// What is going to become of the outputs of one slab. Dropping it changes nothing: the copies were for nothing then.
+#[must_use = "nothing has ended yet"]
+pub struct Ending {
+    slab: SlabId,
+    epoch: Epoch,
+    ended: Ended,
+    fates: Vec<(SlotIndex, Fate)>,
+}
+
+impl Ending {
+    /// The slots that will stay as they are.
+    #[must_use]
+    pub fn kept(&self) -> &[SlotIndex] {
+        &self.ended.kept
+    }
+}
+
 impl Slab {
-    /// Deals with every live slot as `rule` says; `cause` is what handles that become stale will name.
+    /// Deals with every live slot at once: [`prepare_end`](Self::prepare_end), and then [`end`](Self::end).
+    ///
+    /// # Errors
+    /// As [`prepare_end`](Self::prepare_end).
+    pub fn end_step<D: Work>(
+        &mut self,
+        device: &D,
+        stream: &D::Stream,
+        cause: &Cause,
+        rule: impl FnMut(SlotIndex) -> OldOutput,
+        allocate: impl FnMut(u64) -> Result<(DevicePtr, Owner), Error>,
+    ) -> Result<Ended, Error> {
+        let ending = self.prepare_end(device, stream, cause, rule, allocate)?;
+        Ok(self.end(ending))
+    }
+
+    /// Does all that can fail of dealing with every live slot as `rule` says, so that several slabs end together or not at all; `cause` is what handles that become stale will name.
     ///
     /// A [pinned](crate::Pinned) slot is kept, whatever its rule: whoever has its address can be neither told nor sent to a
     /// copy.
@@ -43,19 +76,19 @@ impl Slab {
     /// A storage's whole block is copied, however little of it is still viewed: a handle does not know what views others have.
     /// `allocate` obtains memory for a copy of that many bytes, and the owner that gives it back; it is asked once for each
     /// storage. The copy may still be under way when the owner is dropped, so whoever gets the memory next must be ordered
-    /// behind `stream`. What was copied or has become stale is [dead](Slab::died) from here on.
+    /// behind `stream`. Nothing may write to the outputs
+    /// between this and the [end](Self::end).
     ///
     /// # Errors
-    /// Whatever `allocate` says, before anything is copied, and [`Error::Device`] for a copy that was refused. All handles are
-    /// as they were then; memory that was obtained is given back, and copies that were enqueued before are for nothing.
-    pub fn end_step<D: Work>(
-        &mut self,
+    /// Whatever `allocate` says, before anything is copied, and [`Error::Device`] for a copy that was refused. Memory that was obtained is given back, and copies that were enqueued before are for nothing.
+    pub fn prepare_end<D: Work>(
+        &self,
         device: &D,
         stream: &D::Stream,
         cause: &Cause,
         mut rule: impl FnMut(SlotIndex) -> OldOutput,
         mut allocate: impl FnMut(u64) -> Result<(DevicePtr, Owner), Error>,
-    ) -> Result<Ended, Error> {
+    ) -> Result<Ending, Error> {
         let cause = Arc::new(cause.clone());
         let (mut ended, mut fates, mut copies) = (Ended::default(), Vec::new(), Vec::new());
         for slot in self.live() {
@@ -80,11 +113,22 @@ impl Slab {
         for (to, from, bytes) in copies {
             device.copy(stream, to, from, bytes)?;
         }
-        // Whatever was pinned meanwhile is left alone, and a copy of it is for nothing.
+        Ok(Ending { slab: self.id(), epoch: self.epoch(), ended, fates })
+    }
+
+    /// Ends what was prepared. What was copied or has become stale is [dead](Slab::died) from here on. What was pinned meanwhile is kept,
+    /// and a copy of it is for nothing.
+    ///
+    /// An ending of another slab, or of an earlier run, changes nothing.
+    pub fn end(&mut self, ending: Ending) -> Ended {
+        let Ending { slab, epoch, mut ended, fates } = ending;
+        if (slab, epoch) != (self.id(), self.epoch()) {
+            return Ended::default();
+        }
         let pinned = self.settle(fates, false);
         ended.stale.retain(|slot| !pinned.contains(slot));
         ended.copied.retain(|slot| !pinned.contains(slot));
         ended.kept.extend(pinned);
-        Ok(ended)
+        ended
     }
 }

@@ -98,6 +98,55 @@ fn invariant_10_a_call_that_fails_at_any_driver_call_leaves_the_engine_as_before
 }
 
 #[test]
+fn invariant_10_old_outputs_end_together_or_not_at_all() {
+    for (failure, warm) in [(Failure::OutOfMemory, 0), (Failure::Driver(999), 0), (Failure::Driver(999), 3)] {
+        let (mut nth, mut failed, mut reached) = (0, 0, true);
+        while reached {
+            nth += 1;
+            let [garden, _] = Garden::both();
+            let volatile = garden.mix("volatile");
+            let options = FunctionOptions::new().old_outputs(OldOutput::CopyOut);
+            let lasting = garden.function("lasting", options, |running| {
+                let (a, b) = (running.context.take(0)?, running.context.take(1)?);
+                Ok(vec![running.mix(&a, &b, 1)?])
+            });
+            let (a, b) = (garden.tensor(1), garden.tensor(2));
+            let both = || [garden.one(&volatile, &a, &b), garden.one(&lasting, &a, &b)];
+            for _ in 0..warm {
+                drop(both());
+                garden.engine.begin_step().unwrap();
+            }
+            let [first, last] = both();
+            garden.engine.begin_step().unwrap();
+            // The copy, or what is needed for it, and nothing that comes after it.
+            garden.device.inject(Fault::at(Call::Copy, nth, failure.clone()));
+            garden.device.inject(Fault::at(Call::Map, nth, failure.clone()));
+            garden.device.inject(Fault::at(Call::Allocate, nth, failure.clone()));
+            let before = garden.device.counts();
+            let called = volatile.call(args![&a, &b]).map(drop);
+            garden.device.clear_faults();
+            let counts = garden.device.counts().since(&before);
+            reached = [Call::Copy, Call::Map, Call::Allocate].iter().any(|call| counts.of(*call) >= nth);
+            if called.is_err() {
+                failed += 1;
+                assert_eq!(garden.value(&first), mix_of(1, 2), "{failure:?} {nth}");
+            }
+            assert_eq!(garden.value(&last), mix_of(1, 2));
+            drop((first, last));
+            for _ in 0..3 {
+                let [first, last] = both();
+                assert_eq!([garden.value(&first), garden.value(&last)], [mix_of(1, 2); 2]);
+                drop((first, last));
+                garden.engine.begin_step().unwrap();
+            }
+            drop((a, b, volatile, lasting));
+            garden.end();
+        }
+        assert!(failed > 0, "{failure:?} {warm}: nothing failed");
+    }
+}
+
+#[test]
 fn an_effect_on_memory_of_the_caller_happens_once_or_not_at_all_whatever_fails() {
     for failure in [Failure::OutOfMemory, Failure::Driver(999), Failure::InvalidateCaptures] {
         for warm in 1..4 {

@@ -71,7 +71,7 @@ impl Garden {
     ) -> Function<SimDevice> {
         let kernels = self.kernels.clone();
         self.engine.function_with(name, options, move |context: &mut Context<'_, SimDevice>| {
-            body(&mut Running { context, kernels: &kernels })
+            body(&mut Running::new(context, &kernels))
         })
     }
 

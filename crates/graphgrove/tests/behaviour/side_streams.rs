@@ -4,8 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use graphgrove::{Args, Engine, Error, LaunchDims, Layers, Mode, SideStream, Tensor, args};
-use graphgrove_device::{StreamHandle, Streams, Work};
+use graphgrove::{
+    Args, Engine, Error, FunctionOptions, LaunchDims, Layers, Mode, ParamSet, SideStream, Tensor, args,
+};
+use graphgrove_device::{Call, StreamHandle, Streams, Work};
 use graphgrove_sim::kernels;
 use parking_lot::Mutex;
 
@@ -247,6 +249,52 @@ fn a_function_that_fails_or_panics_with_an_open_fork_takes_nothing_with_it() {
                 garden.engine.begin_step().unwrap();
             }
         }
+        garden.device.verdict().unwrap();
+    }
+}
+
+#[test]
+fn what_a_failed_call_has_on_a_side_stream_comes_before_the_next_call() {
+    for garden in gardens() {
+        let fails = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&fails);
+        let (axpy, add) =
+            (kernels::axpy(&garden.device), kernels::zip::<f32>(&garden.device, "add", |a, b| a + b));
+        let options = FunctionOptions::new().mutates_params();
+        let update = garden.engine.function_with("update", options, move |cx| {
+            let side = cx.fork()?;
+            let args = Args::new().read(cx.input(0)?.address()?).read_write(cx.param(0)?.address()?);
+            cx.on(&side)?.launch(&axpy, DIMS, &args.scalar(N as u32).scalar(1.0_f32))?;
+            if flag.load(Ordering::Relaxed) {
+                cx.input(7)?;
+            }
+            cx.join(side)?;
+            Ok(Vec::new())
+        });
+        let twice = garden.engine.function("twice", move |cx| {
+            let out = cx.empty(layout())?;
+            cx.launch(&add, DIMS, &zip_args(cx.param(0)?, cx.param(0)?, &out)?)?;
+            Ok(vec![out])
+        });
+        let a = garden.tensor(1.0);
+        let params = ParamSet::new(vec![garden.tensor(10.0)]).unwrap();
+        let (mut streams, mut known) = (0, 10.0);
+        for _ in 0..4 {
+            fails.store(true, Ordering::Relaxed);
+            let before = garden.device.counts();
+            let _ = update.with(&params).call(args![&a]);
+            streams += garden.device.counts().since(&before).of(Call::CreateStream);
+            fails.store(false, Ordering::Relaxed);
+            let [out] = twice.with(&params).call(args![]).unwrap().into_array().unwrap();
+            // A capture that fails has done nothing; what has run has run once.
+            let done = garden.value(&params.tensors()[0]);
+            assert!(done - known == 0.0 || done - known == 1.0, "{known} {done}");
+            assert_eq!(garden.value(&out), 2.0 * done);
+            let _ = update.with(&params).call(args![&a]).unwrap();
+            known = done + 1.0;
+            assert_eq!(garden.value(&params.tensors()[0]), known);
+        }
+        assert_eq!(streams, 1, "a side stream is lent again after a failure");
         garden.device.verdict().unwrap();
     }
 }

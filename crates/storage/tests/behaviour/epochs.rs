@@ -121,6 +121,31 @@ fn what_became_of_a_run_is_not_found_by_handles_of_the_next_one() {
 }
 
 #[test]
+fn an_ending_that_is_dropped_or_comes_after_another_run_changes_nothing() {
+    let rig = Rig::new();
+    let mut slab = slab_of(2);
+    let old = take(&mut slab, 1);
+    let rule = |of| if of == slot(0) { OldOutput::Keep } else { OldOutput::Error };
+    let prepare = |slab: &graphgrove_storage::Slab| {
+        let no_room = |_| Err(Error::TooLarge);
+        slab.prepare_end(&rig.device, &rig.stream, &began(2), rule, no_room).unwrap()
+    };
+    drop(prepare(&slab));
+    assert!(old.iter().all(|tensor| tensor.address().is_ok()));
+    let of_before = prepare(&slab);
+    assert_eq!(of_before.kept(), [slot(0)]);
+    drop(old);
+    let new = take(&mut slab, 2);
+    assert_eq!(slab.end(of_before), graphgrove_storage::Ended::default());
+    assert!(new.iter().all(|tensor| tensor.address().is_ok()));
+    let ending = prepare(&slab);
+    let ended = slab.end(ending);
+    assert_eq!((ended.kept, ended.stale), (vec![slot(0)], vec![slot(1)]));
+    assert!(new[0].address().is_ok());
+    assert_eq!(stale(&new[1].address().unwrap_err()).cause, began(2));
+}
+
+#[test]
 fn a_dead_slot_does_not_make_its_neighbours_stale() {
     let mut slab = slab_of(2);
     let mut tensors = take(&mut slab, 1);
