@@ -11,13 +11,15 @@ use graphgrove_storage::Tensor;
 use graphgrove_tree::{CallKind, FunctionId, Limits, OldOutput, PendingRule, TokenId};
 use parking_lot::{Mutex, ReentrantMutex};
 
+use crate::clock::EngineClock;
 use crate::function::{Body, FunctionData};
-use crate::grove::{Done, Grove, GroveOptions, Request, Retired};
+use crate::grove::{Around, Done, Grove, GroveOptions, Request, Retired};
+use crate::observer::{Listener, Watch};
 use crate::outputs::Saved;
 use crate::reasons::Reasons;
 use crate::{
-    Arg, Backward, CallStats, EngineStats, Error, Function, FunctionOptions, Layers, Mode, Outputs, Reason,
-    Result,
+    Arg, Backward, CallStats, Clock, EngineStats, Error, Event, Function, FunctionName, FunctionOptions,
+    Layers, Mode, Observer, Outputs, Reason, Result,
 };
 
 /// What an engine is made of.
@@ -31,6 +33,8 @@ pub struct EngineBuilder {
     old_outputs: OldOutput,
     strict: bool,
     plan_memory: bool,
+    observer: Listener,
+    clock: EngineClock,
 }
 
 impl Default for EngineBuilder {
@@ -44,6 +48,8 @@ impl Default for EngineBuilder {
             old_outputs: OldOutput::Error,
             strict: false,
             plan_memory: true,
+            observer: Listener::default(),
+            clock: EngineClock::default(),
         }
     }
 }
@@ -98,6 +104,18 @@ impl EngineBuilder {
         Self { plan_memory: plan, ..self }
     }
 
+    /// Who is told what the engine does. Nobody is by default, and then no event is made.
+    #[must_use]
+    pub fn observer(self, observer: impl Observer + 'static) -> Self {
+        Self { observer: Listener(Some(Arc::new(observer))), ..self }
+    }
+
+    /// The clock that the engine reads, in place of the host's own.
+    #[must_use]
+    pub fn clock(self, clock: impl Clock + 'static) -> Self {
+        Self { clock: EngineClock::new(clock), ..self }
+    }
+
     /// Makes the engine.
     ///
     /// # Errors
@@ -118,7 +136,9 @@ impl EngineBuilder {
             serial: 0,
             is_shut_down: false,
         };
+        let watch = self.observer.0.clone().map(|observer| Arc::new(Watch::new(observer)));
         Ok(Engine(Arc::new(Shared {
+            watch,
             device,
             stream,
             plain,
@@ -154,7 +174,7 @@ const PAGE: u64 = 2 << 20;
 pub(crate) struct State<D: Device> {
     functions: Vec<Registered<D>>,
     /// The first is that of all trees, if there is one yet.
-    groves: Vec<Grove<D>>,
+    pub(crate) groves: Vec<Grove<D>>,
     /// The one that ran the last call.
     last: Option<usize>,
     /// The pools of groves that are gone, as far as handles of their outputs are left.
@@ -180,6 +200,8 @@ struct Registered<D: Device> {
 }
 
 pub(crate) struct Shared<D: Device> {
+    /// None if nobody observes the engine.
+    pub(crate) watch: Option<Arc<Watch>>,
     pub(crate) device: Arc<D>,
     stream: D::Stream,
     /// Memory outside of every recording: of plain runs, of what is copied out, and of values of the host.
@@ -193,11 +215,11 @@ pub(crate) struct Shared<D: Device> {
     /// Whether there may be any.
     has_discarded: AtomicBool,
     /// It is reentrant so that a call inside of a call is an error and not a deadlock.
-    state: ReentrantMutex<RefCell<State<D>>>,
+    pub(crate) state: ReentrantMutex<RefCell<State<D>>>,
 }
 
 /// The kind of a call; of a backward, where its forward ran, and how much that has saved.
-type Kind = (CallKind, Option<u64>, usize);
+pub(crate) type Kind = (CallKind, Option<u64>, usize);
 
 /// Warms functions up, records and replays them. Clones are the same engine; it may be used from any thread.
 pub struct Engine<D: Device>(pub(crate) Arc<Shared<D>>);
@@ -241,11 +263,14 @@ impl<D: Device> Engine<D> {
     ) -> Function<D> {
         let body: Arc<Body<D>> = Arc::new(body);
         let mode = options.mode.unwrap_or(self.0.options.mode);
-        let data = Arc::new(FunctionData { name: name.into(), body, options });
+        let name: Arc<str> = name.into();
         let mut registry = self.0.registry.lock();
-        registry.waiting.push(Registered { data, mode, place: None });
         let index = registry.count;
+        let data = Arc::new(FunctionData { id: index, name: Arc::clone(&name), body, options });
+        registry.waiting.push(Registered { data, mode, place: None });
         registry.count += 1;
+        drop(registry);
+        self.0.note(|| Event::Registered { function: FunctionName { id: index, name } });
         Function { engine: Arc::clone(&self.0), index }
     }
 
@@ -290,6 +315,7 @@ impl<D: Device> Engine<D> {
                 plain: self.0.plain.stats(),
                 nodes: state.groves.iter().map(Grove::nodes).sum(),
                 pending_backwards: state.groves.iter().map(Grove::pending_backwards).sum(),
+                observer_panicked: self.0.watch.as_ref().is_some_and(|watch| watch.has_panicked()),
             })
         })
     }
@@ -316,6 +342,15 @@ impl<D: Device> Engine<D> {
         self.0.with("outline", |state| Ok(state.groves.iter().map(Grove::outline).collect()))
     }
 
+    /// The recordings as [Graphviz](https://graphviz.org) graphs, one for each pool: a box for each node, edges to children, dashed
+    /// ones to what followed last time, the current path in bold.
+    ///
+    /// # Errors
+    /// [`Error::Nested`]
+    pub fn dot(&self) -> Result<String> {
+        self.0.with("dot", |state| Ok(state.groves.iter().map(Grove::dot).collect()))
+    }
+
     /// Forgets every recording. Outputs that are live stay valid, and their memory with them; functions stay registered.
     ///
     /// # Errors
@@ -331,7 +366,9 @@ impl<D: Device> Engine<D> {
                 function.place = None;
             }
             Ok(())
-        })
+        })?;
+        self.0.note(|| Event::Reset);
+        Ok(())
     }
 
     /// Waits for all work and forgets everything. Every later call is refused; outputs that are live stay valid.
@@ -339,14 +376,18 @@ impl<D: Device> Engine<D> {
     /// # Errors
     /// [`Error::Nested`]; [`Error::Device`] for a fault that the work met, and the engine is shut down all the same.
     pub fn shutdown(&self) -> Result<()> {
-        self.0.with("shutdown", |state| {
+        let done = self.0.with("shutdown", |state| {
             let waited = self.0.device.synchronize();
             state.is_shut_down = true;
             state.groves.clear();
             state.functions.clear();
             self.0.registry.lock().waiting.clear();
             Ok(waited?)
-        })
+        });
+        if !matches!(done, Err(Error::Nested { .. })) {
+            self.0.note(|| Event::ShutDown);
+        }
+        done
     }
 }
 
@@ -415,6 +456,19 @@ impl<D: Device> Shared<D> {
     #[inline]
     fn run(
         &self,
+        what: (usize, Option<&ParamSet>, Option<&D::Stream>),
+        kind: Kind,
+        args: &mut [Arg<'_, D>],
+    ) -> Result<(Done, u64)> {
+        match &self.watch {
+            None => self.run_locked(what, kind, args),
+            Some(watch) => self.run_watched(watch, what, kind, args),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn run_locked(
+        &self,
         (function, params, stream): (usize, Option<&ParamSet>, Option<&D::Stream>),
         (kind, of, saved): Kind,
         args: &mut [Arg<'_, D>],
@@ -470,6 +524,12 @@ impl<D: Device> Shared<D> {
         Ok((done, grove.serial()))
     }
 
+    /// A function as events name it.
+    pub(crate) fn name_of(&self, state: &mut State<D>, function: usize) -> FunctionName {
+        let known = state.functions.get(function).map(|registered| registered.data.event_name());
+        known.unwrap_or_else(|| FunctionName { id: function, name: "".into() })
+    }
+
     /// Orders the next work of one grove behind the last of another: calls see what the calls before them have left, whatever their
     /// streams and pools. A grove sees to that itself among its own calls.
     #[cold]
@@ -514,7 +574,8 @@ impl<D: Device> Shared<D> {
                     plan_memory: self.options.plan_memory,
                     pool: self.pool,
                 };
-                groves.push(Grove::new(&self.device, &self.stream, &self.plain, options)?);
+                let around = Around { watch: self.watch.clone(), clock: self.options.clock.clone() };
+                groves.push(Grove::new(&self.device, &self.stream, &self.plain, options, around)?);
                 groves.len() - 1
             }
         };

@@ -15,13 +15,15 @@ use graphgrove_tree::{
 use slotmap::SecondaryMap;
 use smallvec::SmallVec;
 
+use crate::clock::EngineClock;
 use crate::describe::Described;
 use crate::function::FunctionData;
 use crate::known::WarmUps;
 use crate::layouts::{Layouts, Place};
+use crate::observer::Watch;
 use crate::outputs::Saved;
 use crate::reasons::Reasons;
-use crate::{Arg, CallStats, Layers, Outputs, Result};
+use crate::{Arg, CallStats, FunctionName, How, Layers, Outputs, Result};
 
 /// How a grove is run.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +39,13 @@ pub(crate) struct GroveOptions {
     pub(crate) strict: bool,
     pub(crate) plan_memory: bool,
     pub(crate) pool: PoolConfig,
+}
+
+/// What a grove has in common with all others.
+#[derive(Clone)]
+pub(crate) struct Around {
+    pub(crate) watch: Option<Arc<Watch>>,
+    pub(crate) clock: EngineClock,
 }
 
 /// One call, apart from its inputs.
@@ -87,6 +96,10 @@ pub(crate) struct Grove<D: Device> {
     pub(crate) layouts: Layouts,
     pub(crate) stats: CallStats,
     pub(crate) reasons: Reasons,
+    pub(crate) watch: Option<Arc<Watch>>,
+    pub(crate) clock: EngineClock,
+    /// The functions, by their numbers in the tree.
+    pub(crate) names: Vec<FunctionName>,
     /// Whether the pool knows that replays have run.
     pub(crate) pool_knows: bool,
     pub(crate) ledger: Arc<Ledger>,
@@ -158,6 +171,7 @@ impl<D: Device> Grove<D> {
         stream: &D::Stream,
         plain: &Pool<D>,
         options: GroveOptions,
+        around: Around,
     ) -> Result<Self> {
         let pool = Pool::new(Arc::clone(device), stream, options.pool)?;
         let empty = pool.checkpoint()?;
@@ -175,6 +189,9 @@ impl<D: Device> Grove<D> {
             layouts: Layouts::default(),
             stats: CallStats::default(),
             reasons: Reasons::default(),
+            watch: around.watch,
+            clock: around.clock,
+            names: Vec::new(),
             pool_knows: false,
             replayer: Replayer::new(Arc::clone(device), Arc::clone(&ledger)),
             ledger,
@@ -198,6 +215,7 @@ impl<D: Device> Grove<D> {
     }
 
     pub(crate) fn add_function(&mut self, data: &FunctionData<D>) -> FunctionId {
+        self.names.push(data.event_name());
         let spec = FunctionSpec::new(&*data.name).at_new_step(data.options.old_outputs);
         let spec = match &data.options.only_for {
             Some(values) => spec.only_for(values.iter().cloned()),
@@ -253,6 +271,10 @@ impl<D: Device> Grove<D> {
 
     pub(crate) fn outline(&self) -> String {
         self.tree.outline()
+    }
+
+    pub(crate) fn dot(&self) -> String {
+        self.tree.dot()
     }
 
     /// Runs one call.
@@ -328,6 +350,7 @@ impl<D: Device> Grove<D> {
                     Err(why) => return self.run_plainly(request, args, &described, Some(why)),
                 };
                 let ran = self.tree.replayed(replay, &call)?;
+                self.note_ran(request, How::Replay, Some(ran.node));
                 self.after_replay(replayed, &ran)
             }
             Decision::Record(plan) => self.record(request, args, *plan, &described),
@@ -383,6 +406,7 @@ impl<D: Device> Grove<D> {
     ///
     /// What that frees may still be in use by launches on other streams, so the pool's own stream is ordered behind them first.
     pub(crate) fn restore(&mut self, parent: Option<NodeId>) -> Result<()> {
+        let _span = tracing::debug_span!("restore", pool = self.serial()).entered();
         self.replayer.enter(&self.stream)?;
         match parent.and_then(|parent| self.nodes.get(parent)) {
             None => self.pool.restore(&self.empty, Live::AsRecorded)?,
@@ -415,6 +439,7 @@ impl<D: Device> Grove<D> {
     #[cold]
     fn forget(&mut self, node: NodeId) {
         let Some(held) = self.nodes.remove(node) else { return };
+        self.note_gone(node, held.key.is_some());
         let slab = match held.key {
             // A node that is on the path is in use and so is never forgotten.
             Some(key) => self.replayer.remove(key).ok(),
@@ -458,6 +483,7 @@ impl<D: Device> Grove<D> {
     /// Notes why a call runs plainly, which a strict engine refuses.
     pub(crate) fn skip(&mut self, request: &Request<'_, D>, why: &str) -> Result<()> {
         self.reasons.add(&request.data.name, why);
+        self.because(|| why.to_owned());
         if self.options.strict {
             return Err(crate::Error::Skipped {
                 function: request.data.name.to_string(),

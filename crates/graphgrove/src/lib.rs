@@ -3,18 +3,22 @@
 
 mod arg;
 mod captured;
+mod clock;
 mod context;
 mod describe;
 mod engine;
 mod error;
+mod event;
 mod function;
 mod grove;
 mod host_values;
+mod json_lines;
 mod known;
 mod layers;
 mod layouts;
 mod memory;
 mod mode;
+mod observer;
 mod outputs;
 mod path_end;
 mod plain;
@@ -22,11 +26,14 @@ mod reasons;
 mod recorded;
 mod stats;
 mod warmed;
+mod watching;
 
 pub use arg::Arg;
+pub use clock::Clock;
 pub use context::Context;
 pub use engine::{Engine, EngineBuilder};
 pub use error::{Error, Result};
+pub use event::{Event, FunctionName, How, Phase};
 pub use function::{Calling, Function, FunctionOptions};
 pub use graphgrove_device::{Args, Device, LaunchDims};
 pub use graphgrove_pool::pool::{Growth, PoolConfig, PoolStats};
@@ -34,8 +41,10 @@ pub use graphgrove_replay::ParamSet;
 pub use graphgrove_storage::{DType, Element, Layout, Storage, Tensor};
 pub use graphgrove_tree::{Limits, OldOutput};
 pub use host_values::HostValue;
+pub use json_lines::JsonLines;
 pub use layers::Layers;
 pub use mode::Mode;
+pub use observer::Observer;
 pub use outputs::{Backward, Outputs};
 pub use stats::{CallStats, EngineStats, Reason};
 

@@ -30,6 +30,7 @@ impl<D: Device> Grove<D> {
         let cause = Cause { event: Event::StepBegan, step, by };
         let mut nodes: Vec<NodeId> = end.slots.iter().map(|old| old.value.slot.node).collect();
         nodes.dedup();
+        let mut bytes = 0;
         for node in nodes {
             let rule = |slot: graphgrove_storage::SlotIndex| {
                 let old = end
@@ -50,7 +51,10 @@ impl<D: Device> Grove<D> {
                 return Err(StorageError::Pinned { slot }.into());
             }
             self.stats.copied_out += ended.bytes;
+            bytes += ended.bytes;
         }
+        let stale = end.slots.iter().filter(|old| old.fate == Fate::Invalidate).count();
+        self.note_path_end(request, stale, end.slots.len() - stale, bytes);
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use crate::describe::Described;
 use crate::grove::{Done, Grove, Request};
 use crate::memory::Memory;
 use crate::outputs::Saved;
-use crate::{Arg, Outputs, Result};
+use crate::{Arg, How, Outputs, Result};
 
 impl<D: Device> Grove<D> {
     /// Runs a call plainly because of something that the tree does not know; for the mode of the function if there is no reason.
@@ -53,6 +53,7 @@ impl<D: Device> Grove<D> {
         self.bridge(&stream, request.stream)?;
         let token = self.tree.ran_eagerly(&call, reason)?;
         self.stats.eager += 1;
+        self.note_ran(request, How::Eager, None);
         let count = returned.len();
         let inner = CallOutputs::Each(returned.into_iter().map(Some).collect());
         let saved = if saves.is_empty() { Saved::Nothing } else { Saved::Tensors(saves) };

@@ -16,7 +16,7 @@ use crate::describe::{ALIGNMENT, Described};
 use crate::grove::{Done, Grove, Held, Request, inputs_of, lives};
 use crate::known::NO_STORAGE_CACHE;
 use crate::memory::{Memory, names, plain};
-use crate::{Arg, Error, Layers, Result};
+use crate::{Arg, Error, How, Layers, Result};
 
 /// How the tree wants the inputs of a call to be used.
 pub(crate) struct Roles {
@@ -59,7 +59,10 @@ impl<D: Device> Grove<D> {
         plan: RecordPlan,
         described: &Described,
     ) -> Result<Done> {
+        let _span = tracing::debug_span!("record", function = %request.data.name).entered();
+        let start = self.watch.as_ref().map_or(0, |_| self.clock.now());
         self.reasons.add(&request.data.name, format!("recorded: {}", plan.reason()));
+        self.because(|| plan.reason().to_string());
         let end = plan.path_change().path_end().cloned();
         let (parent, roles) = (plan.parent(), Roles::of(&plan));
         let is_watched = roles.inputs.iter().zip(args.iter()).any(|(expected, arg)| {
@@ -77,6 +80,7 @@ impl<D: Device> Grove<D> {
             Err(error) => {
                 self.tree.recording_failed(recording);
                 self.stats.failures += 1;
+                self.note_failure(request, &error);
                 if !may_run_plainly(&error) {
                     return Err(error);
                 }
@@ -91,6 +95,7 @@ impl<D: Device> Grove<D> {
         }
         let (returned, saved) = (held.returned, held.saved.clone());
         self.nodes.insert(ran.node, held);
+        self.note_recorded(request, ran.node, start);
         self.forget_all(&ran.evicted);
         self.forget_all(&ran.ended_warm_ups);
         if !ran.ended_warm_ups.is_empty() {
@@ -99,6 +104,7 @@ impl<D: Device> Grove<D> {
             let _ = self.pool.trim();
         }
         self.stats.recordings += 1;
+        self.note_ran(request, How::Recording, Some(ran.node));
         Ok(Self::done(replayed.outputs, returned, replayed.saved, &saved, ran.token))
     }
 

@@ -35,6 +35,8 @@ pub struct EngineStats {
     pub nodes: usize,
     /// How many forwards' backwards may still run.
     pub pending_backwards: usize,
+    /// Whether the [observer](crate::Observer) has panicked, and so is told nothing any more.
+    pub observer_panicked: bool,
 }
 
 /// One reason for which calls ran plainly, or were recorded again, and how often.

@@ -15,7 +15,7 @@ use crate::known::{Known, NO_STORAGE_CACHE};
 use crate::layouts::without_patched;
 use crate::memory::{Memory, names};
 use crate::recorded::Roles;
-use crate::{Arg, Error, Layers, Result};
+use crate::{Arg, Error, How, Layers, Result};
 
 impl<D: Device> Grove<D> {
     /// Warms a function up as the tree has planned it.
@@ -26,7 +26,9 @@ impl<D: Device> Grove<D> {
         plan: WarmUpPlan,
         described: &Described,
     ) -> Result<Done> {
+        let _span = tracing::debug_span!("warm up", function = %request.data.name).entered();
         self.reasons.add(&request.data.name, format!("warmed up: {}", plan.reason()));
+        self.because(|| plan.reason().to_string());
         let end = plan.path_change().path_end().cloned();
         let roles = Roles { inputs: plan.inputs().to_vec(), demoted: Vec::new() };
         let parent = plan.parent();
@@ -71,6 +73,7 @@ impl<D: Device> Grove<D> {
         self.forget_all(&ran.evicted);
         self.forget_all(&ran.ended_warm_ups);
         self.stats.warm_ups += 1;
+        self.note_ran(request, How::WarmUp, Some(ran.node));
         let HandedBack { outputs, saved: kept } = back;
         Ok(Self::done(CallOutputs::Bulk(outputs), returned, kept, &saved, ran.token))
     }

@@ -14,12 +14,14 @@ mod shuffle;
 mod training;
 mod wine;
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Parser, ValueEnum};
-use graphgrove::EngineStats;
+use graphgrove::{EngineStats, JsonLines};
 use graphgrove_sim::SimDevice;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -50,6 +52,9 @@ struct Arguments {
     /// Also prints why calls were not replayed, and the trees.
     #[arg(long)]
     explain: bool,
+    /// Writes all that the engines do to a file, as lines of JSON. Each mode begins again at line 0.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -86,6 +91,10 @@ fn main() -> ExitCode {
 /// Runs every mode that was asked for. Whether all of them are equal to the eager run.
 fn run(arguments: &Arguments) -> Result<bool, AnyError> {
     let wines = Wines::load(arguments.seed);
+    let trace = match &arguments.trace {
+        Some(path) => Some(File::create(path).map_err(|error| format!("{}: {error}", path.display()))?),
+        None => None,
+    };
     let setups = Setup::ALL
         .into_iter()
         .filter(|setup| *setup == Setup::Eager || arguments.mode.is_none_or(|mode| mode == *setup));
@@ -93,7 +102,7 @@ fn run(arguments: &Arguments) -> Result<bool, AnyError> {
         Report { epochs: arguments.epochs, seed: arguments.seed, device: "sim", modes: Vec::new() };
     let mut eager = None;
     for setup in setups {
-        let (values, times, stats) = run_one(setup, &wines, arguments)?;
+        let (values, times, stats) = run_one(setup, &wines, arguments, trace.as_ref())?;
         let eager = eager.get_or_insert_with(|| values.clone());
         report.modes.push(Row::new(setup, &times, &stats, &values, eager));
     }
@@ -111,9 +120,16 @@ fn run_one(
     setup: Setup,
     wines: &Wines,
     arguments: &Arguments,
+    trace: Option<&File>,
 ) -> Result<(Values, Times, EngineStats), AnyError> {
     let device = Arc::new(SimDevice::builder().seed(arguments.seed).granularity(4096).build());
-    let engine = setup.builder().build(Arc::clone(&device))?;
+    let lines = trace.map(|file| file.try_clone().map(|file| Arc::new(JsonLines::new(BufWriter::new(file)))));
+    let lines = lines.transpose()?;
+    let builder = match &lines {
+        Some(lines) => setup.builder().observer(Arc::clone(lines)),
+        None => setup.builder(),
+    };
+    let engine = builder.build(Arc::clone(&device))?;
     let bar = ProgressBar::new(arguments.epochs.into())
         .with_style(ProgressStyle::with_template("{prefix:16} {wide_bar} {pos:>3}/{len} epochs  {msg}")?)
         .with_prefix(setup.name());
@@ -136,5 +152,8 @@ fn run_one(
     let (values, times) = trained?;
     let stats = engine.stats()?;
     engine.shutdown()?;
+    if let Some(lines) = lines {
+        lines.flush()?;
+    }
     Ok((values, times, stats))
 }

@@ -8,6 +8,7 @@ mod garden;
 mod guide;
 mod memory;
 mod mutation;
+mod observing;
 mod old_outputs;
 mod parameters;
 mod shapes;
