@@ -72,6 +72,7 @@ pub struct Rig {
     handles: Vec<Handle>,
     pending: Vec<Pending>,
     steps: u64,
+    budget: Option<u64>,
     /// Whether a step waits for pending backwards.
     steps_wait: bool,
     /// How many tensors of its own the caller has made: each has other values.
@@ -85,7 +86,12 @@ pub struct Rig {
 /// # Panics
 /// If anything is not as it should be.
 pub fn check(program: &Program, setup: Setup) {
-    let device = SimDevice::builder().seed(program.seed).memory_bytes(64 << 20).granularity(4096).build();
+    let device = SimDevice::builder()
+        .seed(program.seed)
+        .memory_bytes(64 << 20)
+        .granularity(4096)
+        .exec_cost(512, 64)
+        .build();
     let device = Arc::new(device);
     let before = device.memory_info().unwrap();
     let mut rig = Rig::new(&device, program, setup);
@@ -114,7 +120,12 @@ pub fn check(program: &Program, setup: Setup) {
 /// As [`check`].
 #[must_use]
 pub fn trace(program: &Program, setup: Setup) -> (String, Vec<Option<u64>>) {
-    let device = SimDevice::builder().seed(program.seed).memory_bytes(64 << 20).granularity(4096).build();
+    let device = SimDevice::builder()
+        .seed(program.seed)
+        .memory_bytes(64 << 20)
+        .granularity(4096)
+        .exec_cost(512, 64)
+        .build();
     let device = Arc::new(device);
     let mut rig = Rig::new(&device, program, setup);
     let mut places = Vec::new();
@@ -145,6 +156,9 @@ impl Rig {
             .layers(setup.layers)
             .plan_memory(setup.plan_memory)
             .pool(PoolConfig { growth, range, ..PoolConfig::default() });
+        if let Some(bytes) = setup.budget {
+            builder = builder.budget(bytes);
+        }
         if program.tight {
             builder = builder.limits(Limits {
                 path_length: 4,
@@ -197,6 +211,7 @@ impl Rig {
             handles: Vec::new(),
             pending: Vec::new(),
             steps: 0,
+            budget: setup.budget,
             steps_wait: !setup.layers.contains(Layers::UNCONSUMED_BACKWARDS),
             made: 0,
             compared: 0,
@@ -214,6 +229,10 @@ impl Rig {
             let is_skipped = |skip: &&(u8, u8)| skip.0 == round && skip.1 as usize == at;
             if !program.skips.iter().any(|skip| is_skipped(&skip)) {
                 self.step(step);
+                if let Some(budget) = self.budget {
+                    let stats = self.engine.stats().unwrap();
+                    assert!(stats.budgeted <= budget, "{} bytes of a budget of {budget}", stats.budgeted);
+                }
             }
         }
         self.compare();

@@ -11,6 +11,7 @@ use graphgrove_storage::Tensor;
 use graphgrove_tree::{CallKind, FunctionId, Limits, OldOutput, PendingRule, TokenId};
 use parking_lot::{Mutex, ReentrantMutex};
 
+use crate::budget::Budget;
 use crate::clock::EngineClock;
 use crate::function::{Body, FunctionData};
 use crate::grove::{Around, Done, Grove, GroveOptions, Request, Retired};
@@ -80,7 +81,11 @@ impl EngineBuilder {
         Self { pool: Some(pool), ..self }
     }
 
-    /// The most bytes that each pool may hold.
+    /// The most bytes that recordings may take: all their pools and, as far as the device can tell, their execs together.
+    ///
+    /// Where a recording would take more, those that were not used for the longest time go first, unless they were used lately; if that
+    /// is not enough, the call runs plainly, and says so. Plain runs, copies of old outputs and values from the host are outside of
+    /// the budget: they take what they would take without an engine.
     #[must_use]
     pub fn budget(self, bytes: u64) -> Self {
         Self { budget: Some(bytes), ..self }
@@ -136,6 +141,7 @@ impl EngineBuilder {
             serial: 0,
             is_shut_down: false,
         };
+        let (budget, has_chores) = (self.budget, Arc::new(AtomicBool::new(false)));
         let watch = self.observer.0.clone().map(|observer| Arc::new(Watch::new(observer)));
         Ok(Engine(Arc::new(Shared {
             watch,
@@ -146,7 +152,8 @@ impl EngineBuilder {
             options: self,
             registry: Mutex::new(Registry { count: 0, waiting: Vec::new() }),
             discarded: Mutex::default(),
-            has_discarded: AtomicBool::new(false),
+            budget: Arc::new(Budget::new(budget, Arc::clone(&has_chores))),
+            has_chores,
             state: ReentrantMutex::new(RefCell::new(state)),
         })))
     }
@@ -155,7 +162,7 @@ impl EngineBuilder {
 impl EngineBuilder {
     /// How pools are set up on a device.
     fn pool_config<D: Device>(&self, device: &D) -> PoolConfig {
-        let config = self.pool.unwrap_or_else(|| {
+        self.pool.unwrap_or_else(|| {
             let config = PoolConfig::default();
             let is_range =
                 config.range != Range::Never && device.capabilities().contains(Capabilities::RESERVE_MAP);
@@ -163,8 +170,7 @@ impl EngineBuilder {
             let page = device.granularity().max(PAGE);
             let paged = Growth { small_limit: page, small: page, large: page, unit: page };
             PoolConfig { growth: if is_range { paged } else { config.growth }, ..config }
-        });
-        PoolConfig { budget: self.budget.or(config.budget), ..config }
+        })
     }
 }
 
@@ -212,8 +218,9 @@ pub(crate) struct Shared<D: Device> {
     registry: Mutex<Registry<D>>,
     /// Tokens that were dropped. A drop only notes itself: it may happen anywhere, in the middle of a call too.
     discarded: Mutex<Vec<(u64, TokenId)>>,
-    /// Whether there may be any.
-    has_discarded: AtomicBool,
+    /// Whether there may be any, or a recording lacked room.
+    has_chores: Arc<AtomicBool>,
+    budget: Arc<Budget>,
     /// It is reentrant so that a call inside of a call is an error and not a deadlock.
     pub(crate) state: ReentrantMutex<RefCell<State<D>>>,
 }
@@ -315,6 +322,9 @@ impl<D: Device> Engine<D> {
                 plain: self.0.plain.stats(),
                 nodes: state.groves.iter().map(Grove::nodes).sum(),
                 pending_backwards: state.groves.iter().map(Grove::pending_backwards).sum(),
+                exec_bytes: state.groves.iter().map(|grove| grove.replayer.all_exec_bytes()).sum(),
+                budgeted: state.groves.iter().map(Grove::budgeted).sum::<u64>()
+                    + state.retired.iter().map(Retired::budgeted).sum::<u64>(),
                 observer_panicked: self.0.watch.as_ref().is_some_and(|watch| watch.has_panicked()),
             })
         })
@@ -404,7 +414,7 @@ impl<D: Device> Shared<D> {
     /// Says that a backward will never run.
     pub(crate) fn discard(&self, grove: u64, token: TokenId) {
         self.discarded.lock().push((grove, token));
-        self.has_discarded.store(true, Ordering::Release);
+        self.has_chores.store(true, Ordering::Release);
     }
 
     pub(crate) fn call(
@@ -574,7 +584,11 @@ impl<D: Device> Shared<D> {
                     plan_memory: self.options.plan_memory,
                     pool: self.pool,
                 };
-                let around = Around { watch: self.watch.clone(), clock: self.options.clock.clone() };
+                let around = Around {
+                    watch: self.watch.clone(),
+                    clock: self.options.clock.clone(),
+                    budget: Arc::clone(&self.budget),
+                };
                 groves.push(Grove::new(&self.device, &self.stream, &self.plain, options, around)?);
                 groves.len() - 1
             }
@@ -604,15 +618,20 @@ impl<D: Device> Shared<D> {
 
     #[inline]
     fn apply_discarded(&self, groves: &mut [Grove<D>]) {
-        if self.has_discarded.load(Ordering::Relaxed) {
-            self.apply_each_discarded(groves);
+        if self.has_chores.load(Ordering::Relaxed) {
+            self.do_chores(groves);
         }
     }
 
     #[cold]
-    fn apply_each_discarded(&self, groves: &mut [Grove<D>]) {
+    fn do_chores(&self, groves: &mut [Grove<D>]) {
         let mut discarded = self.discarded.lock();
-        self.has_discarded.store(false, Ordering::Relaxed);
+        self.has_chores.store(false, Ordering::Relaxed);
+        if let Some(mut lacking) = self.budget.take_lacking() {
+            for grove in groves.iter_mut() {
+                lacking = lacking.saturating_sub(grove.make_room(lacking));
+            }
+        }
         for (grove, token) in discarded.drain(..) {
             if let Some(grove) = groves.iter_mut().find(|of| of.serial() == grove) {
                 grove.discard(token);

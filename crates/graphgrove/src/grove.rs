@@ -15,6 +15,7 @@ use graphgrove_tree::{
 use slotmap::SecondaryMap;
 use smallvec::SmallVec;
 
+use crate::budget::{Budget, Denials};
 use crate::clock::EngineClock;
 use crate::describe::Described;
 use crate::function::FunctionData;
@@ -46,6 +47,7 @@ pub(crate) struct GroveOptions {
 pub(crate) struct Around {
     pub(crate) watch: Option<Arc<Watch>>,
     pub(crate) clock: EngineClock,
+    pub(crate) budget: Arc<Budget>,
 }
 
 /// One call, apart from its inputs.
@@ -98,6 +100,8 @@ pub(crate) struct Grove<D: Device> {
     pub(crate) reasons: Reasons,
     pub(crate) watch: Option<Arc<Watch>>,
     pub(crate) clock: EngineClock,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) denials: Denials,
     /// The functions, by their numbers in the tree.
     pub(crate) names: Vec<FunctionName>,
     /// Whether the pool knows that replays have run.
@@ -113,10 +117,23 @@ pub(crate) struct Grove<D: Device> {
 /// The memory of a grove that is gone, under handles that are not.
 pub(crate) struct Retired<D: Device> {
     ledger: Arc<Ledger>,
-    _pool: Pool<D>,
+    pool: Pool<D>,
+    serial: u64,
+    budget: Arc<Budget>,
+}
+
+impl<D: Device> Drop for Retired<D> {
+    fn drop(&mut self) {
+        self.budget.forget(self.serial);
+    }
 }
 
 impl<D: Device> Retired<D> {
+    /// The bytes of its pool.
+    pub(crate) fn budgeted(&self) -> u64 {
+        self.pool.stats().ranges.reserved
+    }
+
     /// Whether a handle is left.
     pub(crate) fn is_needed(&self) -> bool {
         !self.ledger.all_dead()
@@ -191,6 +208,8 @@ impl<D: Device> Grove<D> {
             reasons: Reasons::default(),
             watch: around.watch,
             clock: around.clock,
+            budget: around.budget,
+            denials: Denials::default(),
             names: Vec::new(),
             pool_knows: false,
             replayer: Replayer::new(Arc::clone(device), Arc::clone(&ledger)),
@@ -203,7 +222,15 @@ impl<D: Device> Grove<D> {
 
     /// Forgets everything but the memory.
     pub(crate) fn retire(self) -> Retired<D> {
-        Retired { ledger: self.ledger, _pool: self.pool }
+        let retired = Retired {
+            serial: self.options.serial,
+            ledger: self.ledger,
+            pool: self.pool,
+            budget: self.budget,
+        };
+        drop(self.replayer);
+        retired.budget.note(retired.serial, retired.budgeted());
+        retired
     }
 
     pub(crate) fn is_shared(&self) -> bool {
@@ -285,7 +312,9 @@ impl<D: Device> Grove<D> {
         {
             return Ok(done);
         }
-        self.decide(request, args)
+        let done = self.decide(request, args);
+        self.note_use();
+        done
     }
 
     /// Replays what followed the last time, if it is this call.
@@ -319,7 +348,7 @@ impl<D: Device> Grove<D> {
 
     /// Asks the tree, and does what it says.
     #[cold]
-    fn decide(&mut self, request: &Request<'_, D>, args: &mut [Arg<'_, D>]) -> Result<Done> {
+    pub(crate) fn decide(&mut self, request: &Request<'_, D>, args: &mut [Arg<'_, D>]) -> Result<Done> {
         let described = self.describe(request, args)?;
         if request.is_plain {
             return self.run_plainly(request, args, &described, None);

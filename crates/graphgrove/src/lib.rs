@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod arg;
+mod budget;
 mod captured;
 mod clock;
 mod context;

@@ -84,6 +84,10 @@ impl<D: Device> Grove<D> {
                 if !may_run_plainly(&error) {
                     return Err(error);
                 }
+                // Each turn gives up a recording at least.
+                if self.make_room_for(&error) {
+                    return self.decide(request, args);
+                }
                 return self.run_plainly(request, args, described, Some(error.to_string()));
             }
         };
@@ -124,6 +128,7 @@ impl<D: Device> Grove<D> {
         described: &Described,
     ) -> Result<Recorded<D>> {
         self.replayer.enter(&self.stream)?;
+        self.limit_pool();
         let key = (request.function, described.key);
         let plan = self.input_plan(request, args, roles)?;
         let (memory_plan, place) = if self.options.plan_memory {
@@ -186,7 +191,7 @@ impl<D: Device> Grove<D> {
         let expected = self.replayer.expect(plan, &call, &stage)?;
 
         let (device, stream) = (self.device.clone(), self.stream.clone());
-        let mut memory = Memory::Session { session, dying: Vec::new() };
+        let mut memory = Memory::Session { session, dying: Vec::new(), spill: None };
         let allocate = |bytes| memory.allocate(bytes, Owner::Staging, "staged input");
         let mut recorder =
             Recorder::begin(&*device, &stream, self.options.method, stage, &tensors, allocate)?;
@@ -198,13 +203,14 @@ impl<D: Device> Grove<D> {
         drop((inputs, tensors));
         if self.options.layers.contains(Layers::DEALLOC_ON_RECORD) {
             let dying = self.give_up(args, plan, described, given_up)?;
-            memory = Memory::Session { session, dying };
+            memory = Memory::Session { session, dying, spill: None };
         }
         let (mut recorder, returned, saves) = Self::run_body(request, recorder, memory, &values, &hosts)?;
         let made = self.made(plan, &seen, returned, saves, depth)?.without_buffers(args, request);
         recorder.bring_back()?;
         session.settle();
         let captured = recorder.finish()?;
+        self.admit(request, &captured)?;
         Self::refuse_survivors(request, session, &made)?;
         if !self.allows(&made) {
             let reason = NO_STORAGE_CACHE.to_owned();
@@ -397,7 +403,11 @@ fn may_run_plainly(error: &Error) -> bool {
             matches!(device, DeviceError::Capture { .. } | DeviceError::MemoryNodes { .. })
         }
         Error::Storage(graphgrove_storage::Error::Refused(_)) => true,
-        Error::Replay(_) | Error::Survivors { .. } | Error::Skipped { .. } | Error::Pool(_) => true,
+        Error::Replay(_)
+        | Error::Survivors { .. }
+        | Error::Skipped { .. }
+        | Error::OverBudget { .. }
+        | Error::Pool(_) => true,
         _ => false,
     }
 }

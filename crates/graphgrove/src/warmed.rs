@@ -1,5 +1,6 @@
 //! Warming up: a plain run inside of the pool.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use graphgrove_device::Device;
@@ -13,7 +14,7 @@ use crate::describe::Described;
 use crate::grove::{Done, Grove, Held, Request};
 use crate::known::{Known, NO_STORAGE_CACHE};
 use crate::layouts::without_patched;
-use crate::memory::{Memory, names};
+use crate::memory::{Memory, Spill, names};
 use crate::recorded::Roles;
 use crate::{Arg, Error, How, Layers, Result};
 
@@ -111,8 +112,10 @@ impl<D: Device> Grove<D> {
         let (device, stream) = (self.device.clone(), self.stream.clone());
         self.replayer.enter(&stream)?;
         self.bridge(request.stream, &stream)?;
+        self.limit_pool();
         let session = self.pool.warm_up(&stream)?;
-        let mut memory = Memory::Session { session: &session, dying: Vec::new() };
+        let spill = Spill { pool: self.plain.clone(), happened: Cell::new(false) };
+        let mut memory = Memory::Session { session: &session, dying: Vec::new(), spill: Some(&spill) };
         let allocate = |bytes| memory.allocate(bytes, Owner::Staging, "staged input");
         let mut recorder = Recorder::rehearse(&*device, &stream, stage, &tensors, allocate)?;
         let seen =
@@ -122,7 +125,7 @@ impl<D: Device> Grove<D> {
         drop(tensors);
         if self.options.layers.contains(Layers::DEALLOC_ON_RECORD) {
             let dying = self.give_up(args, plan, described, &mut Vec::new())?;
-            memory = Memory::Session { session: &session, dying };
+            memory = Memory::Session { session: &session, dying, spill: Some(&spill) };
         }
         let (recorder, returned, saves) = Self::run_body(request, recorder, memory, &values, &hosts)?;
         let made = self.made(plan, &seen, returned, saves, place.depth)?.without_buffers(args, request);
@@ -142,7 +145,10 @@ impl<D: Device> Grove<D> {
         };
         let copied: Vec<bool> = plan.groups().iter().map(is_copied).collect();
         let demand = without_patched(finished.demand, &copied);
-        self.layouts.add(call, demand, &given, &dead, place.is_below_warm_up);
+        // What it had from elsewhere is missing in its demand, by which nothing can be laid out then.
+        if !spill.happened.get() {
+            self.layouts.add(call, demand, &given, &dead, place.is_below_warm_up);
+        }
         let refused = (!self.allows(&made)).then(|| NO_STORAGE_CACHE.into());
         self.known.note(call, Known { uses, refused });
         let outputs = made.for_tree(plan, args.len());

@@ -3,6 +3,7 @@
 
 mod aliases;
 mod backwards;
+mod budgets;
 mod calls;
 mod garden;
 mod guide;
