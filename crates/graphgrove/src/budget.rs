@@ -43,13 +43,15 @@ pub(crate) struct Budget {
     used: Mutex<BTreeMap<u64, u64>>,
     /// How many bytes a grove lacked; the others make room before the next call.
     lacking: AtomicU64,
+    /// Functions that were recorded, for the mode `Auto`.
+    recorded: Mutex<Vec<usize>>,
     /// Raised for the engine to look, along with its other chores.
     chores: Arc<AtomicBool>,
 }
 
 impl Budget {
     pub(crate) fn new(limit: Option<u64>, chores: Arc<AtomicBool>) -> Self {
-        Self { limit, used: Mutex::default(), lacking: AtomicU64::new(0), chores }
+        Self { limit, used: Mutex::default(), lacking: AtomicU64::new(0), recorded: Mutex::default(), chores }
     }
 
     /// How many bytes a grove may hold, beside what all others do.
@@ -65,6 +67,16 @@ impl Budget {
 
     pub(crate) fn forget(&self, grove: u64) {
         self.used.lock().remove(&grove);
+    }
+
+    /// Takes note of a recording of a function whose mode is `Auto`.
+    pub(crate) fn note_recorded(&self, function: usize) {
+        self.recorded.lock().push(function);
+        self.chores.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn take_recorded(&self) -> Vec<usize> {
+        std::mem::take(&mut *self.recorded.lock())
     }
 
     /// Says how many bytes were lacking since the last time.

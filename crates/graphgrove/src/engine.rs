@@ -4,203 +4,53 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use graphgrove_device::{Capabilities, Device};
-use graphgrove_pool::pool::{Growth, Pool, PoolConfig, Range};
+use graphgrove_device::Device;
+use graphgrove_pool::pool::{Pool, PoolConfig};
 use graphgrove_replay::{Method, ParamSet};
 use graphgrove_storage::Tensor;
-use graphgrove_tree::{CallKind, FunctionId, Limits, OldOutput, PendingRule, TokenId};
+use graphgrove_tree::{CallKind, FunctionId, PendingRule, TokenId};
 use parking_lot::{Mutex, ReentrantMutex};
 
 use crate::budget::Budget;
-use crate::clock::EngineClock;
 use crate::function::{Body, FunctionData};
 use crate::grove::{Around, Done, Grove, GroveOptions, Request, Retired};
-use crate::observer::{Listener, Watch};
+use crate::observer::Watch;
 use crate::outputs::Saved;
 use crate::reasons::Reasons;
+use crate::switch::{Trial, try_out};
 use crate::{
-    Arg, Backward, CallStats, Clock, EngineStats, Error, Event, Function, FunctionName, FunctionOptions,
-    Layers, Mode, Observer, Outputs, Reason, Result,
+    Arg, Backward, CallStats, EngineBuilder, EngineStats, Error, Event, Function, FunctionName,
+    FunctionOptions, Layers, Mode, Outputs, Reason, Result,
 };
 
-/// What an engine is made of.
-#[derive(Clone, Debug)]
-pub struct EngineBuilder {
-    layers: Layers,
-    mode: Mode,
-    limits: Limits,
-    pool: Option<PoolConfig>,
-    budget: Option<u64>,
-    old_outputs: OldOutput,
-    strict: bool,
-    plan_memory: bool,
-    observer: Listener,
-    clock: EngineClock,
-}
-
-impl Default for EngineBuilder {
-    fn default() -> Self {
-        Self {
-            layers: Layers::all(),
-            mode: Mode::Auto,
-            limits: Limits::default(),
-            pool: None,
-            budget: None,
-            old_outputs: OldOutput::Error,
-            strict: false,
-            plan_memory: true,
-            observer: Listener::default(),
-            clock: EngineClock::default(),
-        }
-    }
-}
-
-impl EngineBuilder {
-    /// The layers, all by default.
-    #[must_use]
-    pub fn layers(self, layers: Layers) -> Self {
-        Self { layers, ..self }
-    }
-
-    /// How functions without a mode of their own run.
-    #[must_use]
-    pub fn mode(self, mode: Mode) -> Self {
-        Self { mode, ..self }
-    }
-
-    /// Bounds on recordings.
-    #[must_use]
-    pub fn limits(self, limits: Limits) -> Self {
-        Self { limits, ..self }
-    }
-
-    /// How the pools obtain memory. Where the device can back a range of addresses page by page, they do so by default, and grow
-    /// by no more than a request needs; elsewhere as [`PoolConfig`] says.
-    #[must_use]
-    pub fn pool(self, pool: PoolConfig) -> Self {
-        Self { pool: Some(pool), ..self }
-    }
-
-    /// The most bytes that recordings may take: all their pools and, as far as the device can tell, their execs together.
-    ///
-    /// Where a recording would take more, those that were not used for the longest time go first, unless they were used lately; if that
-    /// is not enough, the call runs plainly, and says so. Plain runs, copies of old outputs and values from the host are outside of
-    /// the budget: they take what they would take without an engine.
-    #[must_use]
-    pub fn budget(self, bytes: u64) -> Self {
-        Self { budget: Some(bytes), ..self }
-    }
-
-    /// What becomes of outputs at a new step, of functions that do not say.
-    #[must_use]
-    pub fn old_outputs(self, rule: OldOutput) -> Self {
-        Self { old_outputs: rule, ..self }
-    }
-
-    /// Makes every call that has to run plainly, although its function is to be recorded, an error.
-    #[must_use]
-    pub fn strict(self) -> Self {
-        Self { strict: true, ..self }
-    }
-
-    /// Whether recordings lay their memory out by what the warm-up has asked for. They do by default.
-    #[must_use]
-    pub fn plan_memory(self, plan: bool) -> Self {
-        Self { plan_memory: plan, ..self }
-    }
-
-    /// Who is told what the engine does. Nobody is by default, and then no event is made.
-    #[must_use]
-    pub fn observer(self, observer: impl Observer + 'static) -> Self {
-        Self { observer: Listener(Some(Arc::new(observer))), ..self }
-    }
-
-    /// The clock that the engine reads, in place of the host's own.
-    #[must_use]
-    pub fn clock(self, clock: impl Clock + 'static) -> Self {
-        Self { clock: EngineClock::new(clock), ..self }
-    }
-
-    /// Makes the engine.
-    ///
-    /// # Errors
-    /// [`Error::Layers`] for layers without one below them; [`Error::Device`] and [`Error::Pool`] if what the configuration asks for
-    /// at the start cannot be had.
-    pub fn build<D: Device>(self, device: Arc<D>) -> Result<Engine<D>> {
-        if !self.layers.is_prefix() {
-            return Err(Error::Layers { layers: self.layers });
-        }
-        let stream = device.create_stream()?;
-        let config = self.pool_config(&*device);
-        let plain = Pool::new(Arc::clone(&device), &stream, config)?;
-        let state = State {
-            functions: Vec::new(),
-            groves: Vec::new(),
-            last: None,
-            retired: Vec::new(),
-            serial: 0,
-            is_shut_down: false,
-        };
-        let (budget, has_chores) = (self.budget, Arc::new(AtomicBool::new(false)));
-        let watch = self.observer.0.clone().map(|observer| Arc::new(Watch::new(observer)));
-        Ok(Engine(Arc::new(Shared {
-            watch,
-            device,
-            stream,
-            plain,
-            pool: config,
-            options: self,
-            registry: Mutex::new(Registry { count: 0, waiting: Vec::new() }),
-            discarded: Mutex::default(),
-            budget: Arc::new(Budget::new(budget, Arc::clone(&has_chores))),
-            has_chores,
-            state: ReentrantMutex::new(RefCell::new(state)),
-        })))
-    }
-}
-
-impl EngineBuilder {
-    /// How pools are set up on a device.
-    fn pool_config<D: Device>(&self, device: &D) -> PoolConfig {
-        self.pool.unwrap_or_else(|| {
-            let config = PoolConfig::default();
-            let is_range =
-                config.range != Range::Never && device.capabilities().contains(Capabilities::RESERVE_MAP);
-            // The pieces of a range lie side by side, so that obtaining them one by one splits nothing.
-            let page = device.granularity().max(PAGE);
-            let paged = Growth { small_limit: page, small: page, large: page, unit: page };
-            PoolConfig { growth: if is_range { paged } else { config.growth }, ..config }
-        })
-    }
-}
-
-/// The least that a range grows by, in bytes: what CUDA maps at once.
-const PAGE: u64 = 2 << 20;
-
 pub(crate) struct State<D: Device> {
-    functions: Vec<Registered<D>>,
+    pub(crate) functions: Vec<Registered<D>>,
     /// The first is that of all trees, if there is one yet.
     pub(crate) groves: Vec<Grove<D>>,
     /// The one that ran the last call.
-    last: Option<usize>,
+    pub(crate) last: Option<usize>,
     /// The pools of groves that are gone, as far as handles of their outputs are left.
-    retired: Vec<Retired<D>>,
+    pub(crate) retired: Vec<Retired<D>>,
     /// How many groves there have been.
-    serial: u64,
-    is_shut_down: bool,
+    pub(crate) serial: u64,
+    pub(crate) is_shut_down: bool,
 }
 
 /// Functions are registered without the engine's lock, so that a running function can do it too.
-struct Registry<D: Device> {
+pub(crate) struct Registry<D: Device> {
     /// How many there have been.
-    count: usize,
+    pub(crate) count: usize,
     /// Those that the engine has not seen yet.
-    waiting: Vec<Registered<D>>,
+    pub(crate) waiting: Vec<Registered<D>>,
 }
 
-struct Registered<D: Device> {
+pub(crate) struct Registered<D: Device> {
     data: Arc<FunctionData<D>>,
     mode: Mode,
+    /// Whether its calls need more than to be passed on: a step each, or a look at how long they take.
+    is_special: bool,
+    /// For the mode `Auto`.
+    trial: Option<Trial>,
     /// The grove of its recordings, and its name there.
     place: Option<(usize, FunctionId)>,
 }
@@ -209,18 +59,18 @@ pub(crate) struct Shared<D: Device> {
     /// None if nobody observes the engine.
     pub(crate) watch: Option<Arc<Watch>>,
     pub(crate) device: Arc<D>,
-    stream: D::Stream,
+    pub(crate) stream: D::Stream,
     /// Memory outside of every recording: of plain runs, of what is copied out, and of values of the host.
     pub(crate) plain: Pool<D>,
     /// How pools are set up.
-    pool: PoolConfig,
-    options: EngineBuilder,
-    registry: Mutex<Registry<D>>,
+    pub(crate) pool: PoolConfig,
+    pub(crate) options: EngineBuilder,
+    pub(crate) registry: Mutex<Registry<D>>,
     /// Tokens that were dropped. A drop only notes itself: it may happen anywhere, in the middle of a call too.
-    discarded: Mutex<Vec<(u64, TokenId)>>,
+    pub(crate) discarded: Mutex<Vec<(u64, TokenId)>>,
     /// Whether there may be any, or a recording lacked room.
-    has_chores: Arc<AtomicBool>,
-    budget: Arc<Budget>,
+    pub(crate) has_chores: Arc<AtomicBool>,
+    pub(crate) budget: Arc<Budget>,
     /// It is reentrant so that a call inside of a call is an error and not a deadlock.
     pub(crate) state: ReentrantMutex<RefCell<State<D>>>,
 }
@@ -273,8 +123,17 @@ impl<D: Device> Engine<D> {
         let name: Arc<str> = name.into();
         let mut registry = self.0.registry.lock();
         let index = registry.count;
-        let data = Arc::new(FunctionData { id: index, name: Arc::clone(&name), body, options });
-        registry.waiting.push(Registered { data, mode, place: None });
+        let data = Arc::new(FunctionData {
+            id: index,
+            is_auto: mode == Mode::Auto,
+            name: Arc::clone(&name),
+            body,
+            options,
+        });
+        let is_tried = mode == Mode::Auto && self.0.options.layers.contains(Layers::SWITCH);
+        let trial = is_tried.then(Trial::new);
+        let is_special = is_tried || mode == Mode::OnePool;
+        registry.waiting.push(Registered { data, mode, is_special, trial, place: None });
         registry.count += 1;
         drop(registry);
         self.0.note(|| Event::Registered { function: FunctionName { id: index, name } });
@@ -494,12 +353,12 @@ impl<D: Device> Shared<D> {
         if function >= state.functions.len() {
             state.functions.append(&mut self.registry.lock().waiting);
         }
+        self.apply_discarded(state);
         let Some(registered) = state.functions.get_mut(function) else { return Err(Error::ShutDown) };
         let (at, id) = match registered.place {
             Some(place) => place,
             None => self.place(registered, &mut state.groves, &mut state.serial)?,
         };
-        self.apply_discarded(&mut state.groves);
         if !state.retired.is_empty() {
             self.settle_retired(&mut state.retired)?;
         }
@@ -526,10 +385,11 @@ impl<D: Device> Shared<D> {
             stream: stream.unwrap_or(&self.stream),
             saved,
         };
-        if registered.mode == Mode::OnePool {
-            grove.begin_step();
-        }
-        let done = grove.call(&request, args)?;
+        let done = if registered.is_special {
+            call_specially(&mut registered.trial, &mut registered.is_special, grove, &request, args)?
+        } else {
+            grove.call(&request, args)?
+        };
         state.last = Some(at);
         Ok((done, grove.serial()))
     }
@@ -617,16 +477,24 @@ impl<D: Device> Shared<D> {
     }
 
     #[inline]
-    fn apply_discarded(&self, groves: &mut [Grove<D>]) {
+    fn apply_discarded(&self, state: &mut State<D>) {
         if self.has_chores.load(Ordering::Relaxed) {
-            self.do_chores(groves);
+            self.do_chores(state);
         }
     }
 
     #[cold]
-    fn do_chores(&self, groves: &mut [Grove<D>]) {
+    fn do_chores(&self, state: &mut State<D>) {
+        let State { functions, groves, .. } = state;
         let mut discarded = self.discarded.lock();
         self.has_chores.store(false, Ordering::Relaxed);
+        for function in self.budget.take_recorded() {
+            if let Some(registered) = functions.get_mut(function)
+                && let Some(trial) = &mut registered.trial
+            {
+                registered.is_special |= trial.was_recorded();
+            }
+        }
         if let Some(mut lacking) = self.budget.take_lacking() {
             for grove in groves.iter_mut() {
                 lacking = lacking.saturating_sub(grove.make_room(lacking));
@@ -638,6 +506,25 @@ impl<D: Device> Shared<D> {
             }
         }
     }
+}
+
+/// Makes a call of a function in the mode `OnePool`, or of one that is tried out.
+#[cold]
+#[inline(never)]
+fn call_specially<D: Device>(
+    trial: &mut Option<Trial>,
+    is_special: &mut bool,
+    grove: &mut Grove<D>,
+    request: &Request<'_, D>,
+    args: &mut [Arg<'_, D>],
+) -> Result<Done> {
+    let Some(trial) = trial else {
+        grove.begin_step();
+        return grove.call(request, args);
+    };
+    let done = try_out(trial, grove, request, args);
+    *is_special = trial.is_under_way();
+    done
 }
 
 impl<D: Device> Drop for Shared<D> {

@@ -66,6 +66,8 @@ impl FunctionOptions {
 pub(crate) struct FunctionData<D: Device> {
     /// Which function of the engine it is.
     pub(crate) id: usize,
+    /// Whether its mode is `Auto`.
+    pub(crate) is_auto: bool,
     pub(crate) name: Arc<str>,
     pub(crate) body: Arc<Body<D>>,
     pub(crate) options: FunctionOptions,

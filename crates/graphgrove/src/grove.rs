@@ -304,21 +304,19 @@ impl<D: Device> Grove<D> {
         self.tree.dot()
     }
 
-    /// Runs one call.
-    #[inline]
+    /// Runs one call. Inlined always: it is called in several places, of which one is on the way of every replay.
+    #[inline(always)]
     pub(crate) fn call(&mut self, request: &Request<'_, D>, args: &mut [Arg<'_, D>]) -> Result<Done> {
         if !request.is_plain
             && let Some(done) = self.predicted(request, args)?
         {
             return Ok(done);
         }
-        let done = self.decide(request, args);
-        self.note_use();
-        done
+        self.decide_and_note(request, args)
     }
 
     /// Replays what followed the last time, if it is this call.
-    #[inline]
+    #[inline(always)]
     fn predicted(&mut self, request: &Request<'_, D>, args: &[Arg<'_, D>]) -> Result<Option<Done>> {
         let Some(node) = self.tree.predicted() else { return Ok(None) };
         let Some(known) = self.tree.node(node) else { return Ok(None) };
@@ -344,6 +342,14 @@ impl<D: Device> Grove<D> {
         let ran = self.tree.follow(node, &tree_call)?;
         self.stats.predicted += 1;
         self.after_replay(replayed, &ran).map(Some)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn decide_and_note(&mut self, request: &Request<'_, D>, args: &mut [Arg<'_, D>]) -> Result<Done> {
+        let done = self.decide(request, args);
+        self.note_use();
+        done
     }
 
     /// Asks the tree, and does what it says.

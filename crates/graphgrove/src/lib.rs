@@ -3,6 +3,7 @@
 
 mod arg;
 mod budget;
+mod builder;
 mod captured;
 mod clock;
 mod context;
@@ -26,13 +27,15 @@ mod plain;
 mod reasons;
 mod recorded;
 mod stats;
+mod switch;
 mod warmed;
 mod watching;
 
 pub use arg::Arg;
+pub use builder::EngineBuilder;
 pub use clock::Clock;
 pub use context::Context;
-pub use engine::{Engine, EngineBuilder};
+pub use engine::Engine;
 pub use error::{Error, Result};
 pub use event::{Event, FunctionName, How, Phase};
 pub use function::{Calling, Function, FunctionOptions};

@@ -62,6 +62,8 @@ pub(crate) struct Watch {
 pub(crate) struct Seen {
     /// Whether the call that is under way was told.
     pub(crate) is_called: bool,
+    /// What the mode `Auto` has decided with it.
+    pub(crate) judged: Option<Event>,
     /// Why that call does not replay.
     pub(crate) why: Option<String>,
     /// A (pool -> step) table.

@@ -108,6 +108,9 @@ impl<D: Device> Grove<D> {
             let _ = self.pool.trim();
         }
         self.stats.recordings += 1;
+        if request.data.is_auto {
+            self.budget.note_recorded(request.data.id);
+        }
         self.note_ran(request, How::Recording, Some(ran.node));
         Ok(Self::done(replayed.outputs, returned, replayed.saved, &saved, ran.token))
     }

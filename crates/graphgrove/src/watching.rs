@@ -44,6 +44,10 @@ impl<D: Device> Shared<D> {
                 let node = grove.tree.current();
                 grove.note_call(name.clone(), phase, How::Replay, node);
             }
+            let judged = watch.seen.lock().judged.take();
+            if let Some(event) = judged {
+                watch.add(event);
+            }
             if let Err(error) = &result {
                 watch.add(Event::Failed { function: name, error: error.to_string() });
             }

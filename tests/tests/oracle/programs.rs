@@ -50,7 +50,7 @@ proptest! {
     fn random_traffic_stays_within_a_small_budget_never_fails_and_gives_what_eager_gives(
         program in program(), budget in 0_u64..64 << 10,
     ) {
-        for mode in [Mode::Trees, Mode::OnePool] {
+        for mode in [Mode::Trees, Mode::OnePool, Mode::Auto] {
             let setup = Setup::within(mode, budget);
             let failure = failure(&program, setup);
             prop_assert!(failure.is_none(), "{setup:?}: {}", failure.unwrap());

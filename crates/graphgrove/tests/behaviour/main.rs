@@ -13,4 +13,5 @@ mod observing;
 mod old_outputs;
 mod parameters;
 mod shapes;
+mod switching;
 mod trees;
