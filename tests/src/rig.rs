@@ -229,10 +229,6 @@ impl Rig {
             let is_skipped = |skip: &&(u8, u8)| skip.0 == round && skip.1 as usize == at;
             if !program.skips.iter().any(|skip| is_skipped(&skip)) {
                 self.step(step);
-                if let Some(budget) = self.budget {
-                    let stats = self.engine.stats().unwrap();
-                    assert!(stats.budgeted <= budget, "{} bytes of a budget of {budget}", stats.budgeted);
-                }
             }
         }
         self.compare();
@@ -438,6 +434,11 @@ impl Rig {
     /// Reads every value that can be read.
     fn compare(&mut self) {
         self.yard.settle(&self.device);
+        // Only here is all work over: a look at the pools makes them give back what was dropped.
+        if let Some(budget) = self.budget {
+            let stats = self.engine.stats().unwrap();
+            assert!(stats.budgeted <= budget, "{} bytes of a budget of {budget}", stats.budgeted);
+        }
         self.compare_blocks();
         for Handle { tensor, model } in &self.handles {
             match self.read(tensor) {

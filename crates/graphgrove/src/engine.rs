@@ -335,7 +335,7 @@ impl<D: Device> Shared<D> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn run_locked(
         &self,
         (function, params, stream): (usize, Option<&ParamSet>, Option<&D::Stream>),
@@ -385,11 +385,11 @@ impl<D: Device> Shared<D> {
             stream: stream.unwrap_or(&self.stream),
             saved,
         };
-        let done = if registered.is_special {
-            call_specially(&mut registered.trial, &mut registered.is_special, grove, &request, args)?
-        } else {
-            grove.call(&request, args)?
-        };
+        if registered.is_special {
+            state.last = Some(at);
+            return call_specially(&mut registered.trial, &mut registered.is_special, grove, &request, args);
+        }
+        let done = grove.call(&request, args)?;
         state.last = Some(at);
         Ok((done, grove.serial()))
     }
@@ -517,14 +517,19 @@ fn call_specially<D: Device>(
     grove: &mut Grove<D>,
     request: &Request<'_, D>,
     args: &mut [Arg<'_, D>],
-) -> Result<Done> {
-    let Some(trial) = trial else {
-        grove.begin_step();
-        return grove.call(request, args);
+) -> Result<(Done, u64)> {
+    let done = match trial {
+        None => {
+            grove.begin_step();
+            grove.call(request, args)
+        }
+        Some(trial) => {
+            let done = try_out(trial, grove, request, args);
+            *is_special = trial.is_under_way();
+            done
+        }
     };
-    let done = try_out(trial, grove, request, args);
-    *is_special = trial.is_under_way();
-    done
+    Ok((done?, grove.serial()))
 }
 
 impl<D: Device> Drop for Shared<D> {

@@ -102,6 +102,8 @@ pub(crate) struct Grove<D: Device> {
     pub(crate) clock: EngineClock,
     pub(crate) budget: Arc<Budget>,
     pub(crate) denials: Denials,
+    /// Whether the call that is under way reads copies of its inputs.
+    pub(crate) has_copied_inputs: bool,
     /// The functions, by their numbers in the tree.
     pub(crate) names: Vec<FunctionName>,
     /// Whether the pool knows that replays have run.
@@ -210,6 +212,7 @@ impl<D: Device> Grove<D> {
             clock: around.clock,
             budget: around.budget,
             denials: Denials::default(),
+            has_copied_inputs: false,
             names: Vec::new(),
             pool_knows: false,
             replayer: Replayer::new(Arc::clone(device), Arc::clone(&ledger)),
@@ -349,6 +352,10 @@ impl<D: Device> Grove<D> {
     fn decide_and_note(&mut self, request: &Request<'_, D>, args: &mut [Arg<'_, D>]) -> Result<Done> {
         let done = self.decide(request, args);
         self.note_use();
+        // Copies that were made for this call alone go with its inputs, and the pool that they are from knows the engine's stream only.
+        if std::mem::take(&mut self.has_copied_inputs) {
+            self.bridge(request.stream, &self.stream)?;
+        }
         done
     }
 

@@ -94,6 +94,7 @@ impl<D: Device> Grove<D> {
                     let ask = Ask::bytes(bytes).owner(Owner::Output).label("carried input");
                     let storage = plain(&self.plain, ask)?;
                     self.device.copy(&self.stream, storage.base()?, base, bytes)?;
+                    self.has_copied_inputs = true;
                     copies.insert(value, storage.clone());
                     storage
                 }

@@ -375,6 +375,7 @@ impl<D: Device> Grove<D> {
                         Ask::bytes(input.bytes).owner(Owner::Output).label("input of a failed recording");
                     let storage = plain(&self.plain, ask)?;
                     self.device.copy(&self.stream, storage.base()?, input.base, input.bytes)?;
+                    self.has_copied_inputs = true;
                     copies.push((input.value, storage.clone()));
                     storage
                 }
