@@ -74,6 +74,7 @@ pub struct Rig<D: Ground> {
     handles: Vec<Handle>,
     pending: Vec<Pending<D>>,
     steps: u64,
+    budget: Option<u64>,
     /// Whether a step waits for pending backwards.
     steps_wait: bool,
     /// How many tensors of its own the caller has made: each has other values.
@@ -87,7 +88,12 @@ pub struct Rig<D: Ground> {
 /// # Panics
 /// If anything is not as it should be.
 pub fn check(program: &Program, setup: Setup) {
-    let device = SimDevice::builder().seed(program.seed).memory_bytes(64 << 20).granularity(4096).build();
+    let device = SimDevice::builder()
+        .seed(program.seed)
+        .memory_bytes(64 << 20)
+        .granularity(4096)
+        .exec_cost(512, 64)
+        .build();
     check_on(&Arc::new(device), program, setup);
 }
 
@@ -122,7 +128,12 @@ pub fn check_on<D: Ground>(device: &Arc<D>, program: &Program, setup: Setup) -> 
 /// As [`check`].
 #[must_use]
 pub fn trace(program: &Program, setup: Setup) -> (String, Vec<Option<u64>>) {
-    let device = SimDevice::builder().seed(program.seed).memory_bytes(64 << 20).granularity(4096).build();
+    let device = SimDevice::builder()
+        .seed(program.seed)
+        .memory_bytes(64 << 20)
+        .granularity(4096)
+        .exec_cost(512, 64)
+        .build();
     let device = Arc::new(device);
     let mut rig = Rig::new(&device, program, setup);
     let mut places = Vec::new();
@@ -153,6 +164,9 @@ impl<D: Ground> Rig<D> {
             .layers(setup.layers)
             .plan_memory(setup.plan_memory)
             .pool(PoolConfig { growth, range, ..PoolConfig::default() });
+        if let Some(bytes) = setup.budget {
+            builder = builder.budget(bytes);
+        }
         if program.tight {
             builder = builder.limits(Limits {
                 path_length: 4,
@@ -205,6 +219,7 @@ impl<D: Ground> Rig<D> {
             handles: Vec::new(),
             pending: Vec::new(),
             steps: 0,
+            budget: setup.budget,
             steps_wait: !setup.layers.contains(Layers::UNCONSUMED_BACKWARDS),
             made: 0,
             compared: 0,
@@ -431,6 +446,11 @@ impl<D: Ground> Rig<D> {
     /// Reads every value that can be read.
     fn compare(&mut self) {
         self.yard.settle(&self.device);
+        // Only here is all work over: a look at the pools makes them give back what was dropped.
+        if let Some(budget) = self.budget {
+            let stats = self.engine.stats().unwrap();
+            assert!(stats.budgeted <= budget, "{} bytes of a budget of {budget}", stats.budgeted);
+        }
         self.compare_blocks();
         let GeneratorState { seed, offset } = self.engine.generator().state();
         assert_eq!((seed, offset), (self.model.seed, self.model.offset), "the generator");

@@ -4,203 +4,81 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use graphgrove_device::{Capabilities, Device};
-use graphgrove_pool::pool::{Growth, Pool, PoolConfig, Range};
+use graphgrove_device::Device;
+use graphgrove_pool::pool::{Pool, PoolConfig};
 use graphgrove_replay::{Method, ParamSet};
 use graphgrove_storage::Tensor;
-use graphgrove_tree::{CallKind, FunctionId, Limits, OldOutput, PendingRule, TokenId};
+use graphgrove_tree::{CallKind, FunctionId, PendingRule, TokenId};
 use parking_lot::{Mutex, ReentrantMutex};
 
+use crate::budget::Budget;
 use crate::function::{Body, FunctionData};
-use crate::grove::{Done, Grove, GroveOptions, Request, Retired};
+use crate::grove::{Around, Done, Grove, GroveOptions, Request, Retired};
 use crate::kit::Kit;
+use crate::observer::Watch;
 use crate::outputs::Saved;
 use crate::reasons::Reasons;
+use crate::switch::{Trial, try_out};
 use crate::{
-    Arg, Backward, CallStats, EngineStats, Error, Function, FunctionOptions, Layers, Mode, Outputs, Reason,
-    Result,
+    Arg, Backward, CallStats, EngineBuilder, EngineStats, Error, Event, Function, FunctionName,
+    FunctionOptions, Layers, Mode, Outputs, Reason, Result,
 };
 
-/// What an engine is made of.
-#[derive(Clone, Debug)]
-pub struct EngineBuilder {
-    layers: Layers,
-    mode: Mode,
-    limits: Limits,
-    pool: Option<PoolConfig>,
-    budget: Option<u64>,
-    old_outputs: OldOutput,
-    strict: bool,
-    plan_memory: bool,
-}
-
-impl Default for EngineBuilder {
-    fn default() -> Self {
-        Self {
-            layers: Layers::all(),
-            mode: Mode::Auto,
-            limits: Limits::default(),
-            pool: None,
-            budget: None,
-            old_outputs: OldOutput::Error,
-            strict: false,
-            plan_memory: true,
-        }
-    }
-}
-
-impl EngineBuilder {
-    /// The layers, all by default.
-    #[must_use]
-    pub fn layers(self, layers: Layers) -> Self {
-        Self { layers, ..self }
-    }
-
-    /// How functions without a mode of their own run.
-    #[must_use]
-    pub fn mode(self, mode: Mode) -> Self {
-        Self { mode, ..self }
-    }
-
-    /// Bounds on recordings.
-    #[must_use]
-    pub fn limits(self, limits: Limits) -> Self {
-        Self { limits, ..self }
-    }
-
-    /// How the pools obtain memory. Where the device can back a range of addresses page by page, they do so by default, and grow
-    /// by no more than a request needs; elsewhere as [`PoolConfig`] says.
-    #[must_use]
-    pub fn pool(self, pool: PoolConfig) -> Self {
-        Self { pool: Some(pool), ..self }
-    }
-
-    /// The most bytes that each pool may hold.
-    #[must_use]
-    pub fn budget(self, bytes: u64) -> Self {
-        Self { budget: Some(bytes), ..self }
-    }
-
-    /// What becomes of outputs at a new step, of functions that do not say.
-    #[must_use]
-    pub fn old_outputs(self, rule: OldOutput) -> Self {
-        Self { old_outputs: rule, ..self }
-    }
-
-    /// Makes every call that has to run plainly, although its function is to be recorded, an error.
-    #[must_use]
-    pub fn strict(self) -> Self {
-        Self { strict: true, ..self }
-    }
-
-    /// Whether recordings lay their memory out by what the warm-up has asked for. They do by default.
-    #[must_use]
-    pub fn plan_memory(self, plan: bool) -> Self {
-        Self { plan_memory: plan, ..self }
-    }
-
-    /// Makes the engine.
-    ///
-    /// # Errors
-    /// [`Error::Layers`] for layers without one below them; [`Error::Device`] and [`Error::Pool`] if what the configuration asks for
-    /// at the start cannot be had.
-    pub fn build<D: Device>(self, device: Arc<D>) -> Result<Engine<D>> {
-        if !self.layers.is_prefix() {
-            return Err(Error::Layers { layers: self.layers });
-        }
-        let stream = device.create_stream()?;
-        let config = self.pool_config(&*device);
-        let plain = Pool::new(Arc::clone(&device), &stream, config)?;
-        let state = State {
-            functions: Vec::new(),
-            groves: Vec::new(),
-            last: None,
-            retired: Vec::new(),
-            serial: 0,
-            is_shut_down: false,
-        };
-        Ok(Engine(Arc::new(Shared {
-            device,
-            stream,
-            plain,
-            kit: Kit::default(),
-            pool: config,
-            options: self,
-            registry: Mutex::new(Registry { count: 0, waiting: Vec::new() }),
-            discarded: Mutex::default(),
-            has_discarded: AtomicBool::new(false),
-            state: ReentrantMutex::new(RefCell::new(state)),
-        })))
-    }
-}
-
-impl EngineBuilder {
-    /// How pools are set up on a device.
-    fn pool_config<D: Device>(&self, device: &D) -> PoolConfig {
-        let config = self.pool.unwrap_or_else(|| {
-            let config = PoolConfig::default();
-            let is_range =
-                config.range != Range::Never && device.capabilities().contains(Capabilities::RESERVE_MAP);
-            // The pieces of a range lie side by side, so that obtaining them one by one splits nothing.
-            let page = device.granularity().max(PAGE);
-            let paged = Growth { small_limit: page, small: page, large: page, unit: page };
-            PoolConfig { growth: if is_range { paged } else { config.growth }, ..config }
-        });
-        PoolConfig { budget: self.budget.or(config.budget), ..config }
-    }
-}
-
-/// The least that a range grows by, in bytes: what CUDA maps at once.
-const PAGE: u64 = 2 << 20;
-
 pub(crate) struct State<D: Device> {
-    functions: Vec<Registered<D>>,
+    pub(crate) functions: Vec<Registered<D>>,
     /// The first is that of all trees, if there is one yet.
-    groves: Vec<Grove<D>>,
+    pub(crate) groves: Vec<Grove<D>>,
     /// The one that ran the last call.
-    last: Option<usize>,
+    pub(crate) last: Option<usize>,
     /// The pools of groves that are gone, as far as handles of their outputs are left.
-    retired: Vec<Retired<D>>,
+    pub(crate) retired: Vec<Retired<D>>,
     /// How many groves there have been.
-    serial: u64,
-    is_shut_down: bool,
+    pub(crate) serial: u64,
+    pub(crate) is_shut_down: bool,
 }
 
 /// Functions are registered without the engine's lock, so that a running function can do it too.
-struct Registry<D: Device> {
+pub(crate) struct Registry<D: Device> {
     /// How many there have been.
-    count: usize,
+    pub(crate) count: usize,
     /// Those that the engine has not seen yet.
-    waiting: Vec<Registered<D>>,
+    pub(crate) waiting: Vec<Registered<D>>,
 }
 
-struct Registered<D: Device> {
+pub(crate) struct Registered<D: Device> {
     data: Arc<FunctionData<D>>,
     mode: Mode,
+    /// Whether its calls need more than to be passed on: a step each, or a look at how long they take.
+    is_special: bool,
+    /// For the mode `Auto`.
+    trial: Option<Trial>,
     /// The grove of its recordings, and its name there.
     place: Option<(usize, FunctionId)>,
 }
 
 pub(crate) struct Shared<D: Device> {
+    /// None if nobody observes the engine.
+    pub(crate) watch: Option<Arc<Watch>>,
     pub(crate) device: Arc<D>,
-    stream: D::Stream,
+    pub(crate) stream: D::Stream,
     /// Memory outside of every recording: of plain runs, of what is copied out, and of values of the host.
     pub(crate) plain: Pool<D>,
     pub(crate) kit: Kit<D>,
     /// How pools are set up.
-    pool: PoolConfig,
-    options: EngineBuilder,
-    registry: Mutex<Registry<D>>,
+    pub(crate) pool: PoolConfig,
+    pub(crate) options: EngineBuilder,
+    pub(crate) registry: Mutex<Registry<D>>,
     /// Tokens that were dropped. A drop only notes itself: it may happen anywhere, in the middle of a call too.
-    discarded: Mutex<Vec<(u64, TokenId)>>,
-    /// Whether there may be any.
-    has_discarded: AtomicBool,
+    pub(crate) discarded: Mutex<Vec<(u64, TokenId)>>,
+    /// Whether there may be any, or a recording lacked room.
+    pub(crate) has_chores: Arc<AtomicBool>,
+    pub(crate) budget: Arc<Budget>,
     /// It is reentrant so that a call inside of a call is an error and not a deadlock.
-    state: ReentrantMutex<RefCell<State<D>>>,
+    pub(crate) state: ReentrantMutex<RefCell<State<D>>>,
 }
 
 /// The kind of a call; of a backward, where its forward ran, and how much that has saved.
-type Kind = (CallKind, Option<u64>, usize);
+pub(crate) type Kind = (CallKind, Option<u64>, usize);
 
 /// Warms functions up, records and replays them. Clones are the same engine; it may be used from any thread.
 pub struct Engine<D: Device>(pub(crate) Arc<Shared<D>>);
@@ -244,11 +122,23 @@ impl<D: Device> Engine<D> {
     ) -> Function<D> {
         let body: Arc<Body<D>> = Arc::new(body);
         let mode = options.mode.unwrap_or(self.0.options.mode);
-        let data = Arc::new(FunctionData { name: name.into(), body, options });
+        let name: Arc<str> = name.into();
         let mut registry = self.0.registry.lock();
-        registry.waiting.push(Registered { data, mode, place: None });
         let index = registry.count;
+        let data = Arc::new(FunctionData {
+            id: index,
+            is_auto: mode == Mode::Auto,
+            name: Arc::clone(&name),
+            body,
+            options,
+        });
+        let is_tried = mode == Mode::Auto && self.0.options.layers.contains(Layers::SWITCH);
+        let trial = is_tried.then(Trial::new);
+        let is_special = is_tried || mode == Mode::OnePool;
+        registry.waiting.push(Registered { data, mode, is_special, trial, place: None });
         registry.count += 1;
+        drop(registry);
+        self.0.note(|| Event::Registered { function: FunctionName { id: index, name } });
         Function { engine: Arc::clone(&self.0), index }
     }
 
@@ -293,6 +183,10 @@ impl<D: Device> Engine<D> {
                 plain: self.0.plain.stats(),
                 nodes: state.groves.iter().map(Grove::nodes).sum(),
                 pending_backwards: state.groves.iter().map(Grove::pending_backwards).sum(),
+                exec_bytes: state.groves.iter().map(|grove| grove.replayer.all_exec_bytes()).sum(),
+                budgeted: state.groves.iter().map(Grove::budgeted).sum::<u64>()
+                    + state.retired.iter().map(Retired::budgeted).sum::<u64>(),
+                observer_panicked: self.0.watch.as_ref().is_some_and(|watch| watch.has_panicked()),
             })
         })
     }
@@ -319,6 +213,15 @@ impl<D: Device> Engine<D> {
         self.0.with("outline", |state| Ok(state.groves.iter().map(Grove::outline).collect()))
     }
 
+    /// The recordings as [Graphviz](https://graphviz.org) graphs, one for each pool: a box for each node, edges to children, dashed
+    /// ones to what followed last time, the current path in bold.
+    ///
+    /// # Errors
+    /// [`Error::Nested`]
+    pub fn dot(&self) -> Result<String> {
+        self.0.with("dot", |state| Ok(state.groves.iter().map(Grove::dot).collect()))
+    }
+
     /// Forgets every recording. Outputs that are live stay valid, and their memory with them; functions stay registered.
     ///
     /// # Errors
@@ -334,7 +237,9 @@ impl<D: Device> Engine<D> {
                 function.place = None;
             }
             Ok(())
-        })
+        })?;
+        self.0.note(|| Event::Reset);
+        Ok(())
     }
 
     /// Waits for all work and forgets everything. Every later call is refused; outputs that are live stay valid.
@@ -342,14 +247,18 @@ impl<D: Device> Engine<D> {
     /// # Errors
     /// [`Error::Nested`]; [`Error::Device`] for a fault that the work met, and the engine is shut down all the same.
     pub fn shutdown(&self) -> Result<()> {
-        self.0.with("shutdown", |state| {
+        let done = self.0.with("shutdown", |state| {
             let waited = self.0.device.synchronize();
             state.is_shut_down = true;
             state.groves.clear();
             state.functions.clear();
             self.0.registry.lock().waiting.clear();
             Ok(waited?)
-        })
+        });
+        if !matches!(done, Err(Error::Nested { .. })) {
+            self.0.note(|| Event::ShutDown);
+        }
+        done
     }
 }
 
@@ -366,7 +275,7 @@ impl<D: Device> Shared<D> {
     /// Says that a backward will never run.
     pub(crate) fn discard(&self, grove: u64, token: TokenId) {
         self.discarded.lock().push((grove, token));
-        self.has_discarded.store(true, Ordering::Release);
+        self.has_chores.store(true, Ordering::Release);
     }
 
     pub(crate) fn call(
@@ -418,6 +327,19 @@ impl<D: Device> Shared<D> {
     #[inline]
     fn run(
         &self,
+        what: (usize, Option<&ParamSet>, Option<&D::Stream>),
+        kind: Kind,
+        args: &mut [Arg<'_, D>],
+    ) -> Result<(Done, u64)> {
+        match &self.watch {
+            None => self.run_locked(what, kind, args),
+            Some(watch) => self.run_watched(watch, what, kind, args),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn run_locked(
+        &self,
         (function, params, stream): (usize, Option<&ParamSet>, Option<&D::Stream>),
         (kind, of, saved): Kind,
         args: &mut [Arg<'_, D>],
@@ -433,12 +355,12 @@ impl<D: Device> Shared<D> {
         if function >= state.functions.len() {
             state.functions.append(&mut self.registry.lock().waiting);
         }
+        self.apply_discarded(state);
         let Some(registered) = state.functions.get_mut(function) else { return Err(Error::ShutDown) };
         let (at, id) = match registered.place {
             Some(place) => place,
             None => self.place(registered, &mut state.groves, &mut state.serial)?,
         };
-        self.apply_discarded(&mut state.groves);
         if !state.retired.is_empty() {
             self.settle_retired(&mut state.retired)?;
         }
@@ -466,12 +388,19 @@ impl<D: Device> Shared<D> {
             saved,
             kit: &self.kit,
         };
-        if registered.mode == Mode::OnePool {
-            grove.begin_step();
+        if registered.is_special {
+            state.last = Some(at);
+            return call_specially(&mut registered.trial, &mut registered.is_special, grove, &request, args);
         }
         let done = grove.call(&request, args)?;
         state.last = Some(at);
         Ok((done, grove.serial()))
+    }
+
+    /// A function as events name it.
+    pub(crate) fn name_of(&self, state: &mut State<D>, function: usize) -> FunctionName {
+        let known = state.functions.get(function).map(|registered| registered.data.event_name());
+        known.unwrap_or_else(|| FunctionName { id: function, name: "".into() })
     }
 
     /// Orders the next work of one grove behind the last of another: calls see what the calls before them have left, whatever their
@@ -518,7 +447,12 @@ impl<D: Device> Shared<D> {
                     plan_memory: self.options.plan_memory,
                     pool: self.pool,
                 };
-                groves.push(Grove::new(&self.device, &self.stream, &self.plain, options)?);
+                let around = Around {
+                    watch: self.watch.clone(),
+                    clock: self.options.clock.clone(),
+                    budget: Arc::clone(&self.budget),
+                };
+                groves.push(Grove::new(&self.device, &self.stream, &self.plain, options, around)?);
                 groves.len() - 1
             }
         };
@@ -546,22 +480,59 @@ impl<D: Device> Shared<D> {
     }
 
     #[inline]
-    fn apply_discarded(&self, groves: &mut [Grove<D>]) {
-        if self.has_discarded.load(Ordering::Relaxed) {
-            self.apply_each_discarded(groves);
+    fn apply_discarded(&self, state: &mut State<D>) {
+        if self.has_chores.load(Ordering::Relaxed) {
+            self.do_chores(state);
         }
     }
 
     #[cold]
-    fn apply_each_discarded(&self, groves: &mut [Grove<D>]) {
+    fn do_chores(&self, state: &mut State<D>) {
+        let State { functions, groves, .. } = state;
         let mut discarded = self.discarded.lock();
-        self.has_discarded.store(false, Ordering::Relaxed);
+        self.has_chores.store(false, Ordering::Relaxed);
+        for function in self.budget.take_recorded() {
+            if let Some(registered) = functions.get_mut(function)
+                && let Some(trial) = &mut registered.trial
+            {
+                registered.is_special |= trial.was_recorded();
+            }
+        }
+        if let Some(mut lacking) = self.budget.take_lacking() {
+            for grove in groves.iter_mut() {
+                lacking = lacking.saturating_sub(grove.make_room(lacking));
+            }
+        }
         for (grove, token) in discarded.drain(..) {
             if let Some(grove) = groves.iter_mut().find(|of| of.serial() == grove) {
                 grove.discard(token);
             }
         }
     }
+}
+
+/// Makes a call of a function in the mode `OnePool`, or of one that is tried out.
+#[cold]
+#[inline(never)]
+fn call_specially<D: Device>(
+    trial: &mut Option<Trial>,
+    is_special: &mut bool,
+    grove: &mut Grove<D>,
+    request: &Request<'_, D>,
+    args: &mut [Arg<'_, D>],
+) -> Result<(Done, u64)> {
+    let done = match trial {
+        None => {
+            grove.begin_step();
+            grove.call(request, args)
+        }
+        Some(trial) => {
+            let done = try_out(trial, grove, request, args);
+            *is_special = trial.is_under_way();
+            done
+        }
+    };
+    Ok((done?, grove.serial()))
 }
 
 impl<D: Device> Drop for Shared<D> {

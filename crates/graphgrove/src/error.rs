@@ -127,6 +127,16 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// A recording would have taken more than the engine's budget. The call runs plainly instead.
+    #[error("the exec of {function} of {bytes} bytes would exceed the budget of {budget}")]
+    OverBudget {
+        /// The function.
+        function: String,
+        /// The bytes of its exec.
+        bytes: u64,
+        /// The budget in bytes.
+        budget: u64,
+    },
     /// The engine was shut down.
     #[error("the engine was shut down")]
     ShutDown,

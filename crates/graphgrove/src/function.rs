@@ -9,7 +9,7 @@ use graphgrove_tree::OldOutput;
 
 use crate::context::Context;
 use crate::engine::Shared;
-use crate::{Arg, Backward, Error, Mode, Outputs, Result};
+use crate::{Arg, Backward, Error, FunctionName, Mode, Outputs, Result};
 
 pub(crate) type Body<D> = dyn Fn(&mut Context<'_, D>) -> Result<Vec<Tensor>> + Send + Sync;
 
@@ -64,9 +64,20 @@ impl FunctionOptions {
 
 /// A function as the engine keeps it.
 pub(crate) struct FunctionData<D: Device> {
+    /// Which function of the engine it is.
+    pub(crate) id: usize,
+    /// Whether its mode is `Auto`.
+    pub(crate) is_auto: bool,
     pub(crate) name: Arc<str>,
     pub(crate) body: Arc<Body<D>>,
     pub(crate) options: FunctionOptions,
+}
+
+impl<D: Device> FunctionData<D> {
+    /// As events name it.
+    pub(crate) fn event_name(&self) -> FunctionName {
+        FunctionName { id: self.id, name: Arc::clone(&self.name) }
+    }
 }
 
 /// A function that is registered with an engine. Clones are the same function.

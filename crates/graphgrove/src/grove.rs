@@ -15,15 +15,18 @@ use graphgrove_tree::{
 use slotmap::SecondaryMap;
 use smallvec::SmallVec;
 
+use crate::budget::{Budget, Denials};
+use crate::clock::EngineClock;
 use crate::describe::Described;
 use crate::draws::{RecordedDraws, Taken};
 use crate::function::FunctionData;
 use crate::kit::Kit;
 use crate::known::WarmUps;
 use crate::layouts::{Layouts, Place};
+use crate::observer::Watch;
 use crate::outputs::Saved;
 use crate::reasons::Reasons;
-use crate::{Arg, CallStats, Layers, Outputs, Result};
+use crate::{Arg, CallStats, FunctionName, How, Layers, Outputs, Result};
 
 /// How a grove is run.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +42,14 @@ pub(crate) struct GroveOptions {
     pub(crate) strict: bool,
     pub(crate) plan_memory: bool,
     pub(crate) pool: PoolConfig,
+}
+
+/// What a grove has in common with all others.
+#[derive(Clone)]
+pub(crate) struct Around {
+    pub(crate) watch: Option<Arc<Watch>>,
+    pub(crate) clock: EngineClock,
+    pub(crate) budget: Arc<Budget>,
 }
 
 /// One call, apart from its inputs.
@@ -92,6 +103,14 @@ pub(crate) struct Grove<D: Device> {
     pub(crate) layouts: Layouts,
     pub(crate) stats: CallStats,
     pub(crate) reasons: Reasons,
+    pub(crate) watch: Option<Arc<Watch>>,
+    pub(crate) clock: EngineClock,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) denials: Denials,
+    /// Whether the call that is under way reads copies of its inputs.
+    pub(crate) has_copied_inputs: bool,
+    /// The functions, by their numbers in the tree.
+    pub(crate) names: Vec<FunctionName>,
     /// Whether the pool knows that replays have run.
     pub(crate) pool_knows: bool,
     pub(crate) ledger: Arc<Ledger>,
@@ -105,10 +124,23 @@ pub(crate) struct Grove<D: Device> {
 /// The memory of a grove that is gone, under handles that are not.
 pub(crate) struct Retired<D: Device> {
     ledger: Arc<Ledger>,
-    _pool: Pool<D>,
+    pool: Pool<D>,
+    serial: u64,
+    budget: Arc<Budget>,
+}
+
+impl<D: Device> Drop for Retired<D> {
+    fn drop(&mut self) {
+        self.budget.forget(self.serial);
+    }
 }
 
 impl<D: Device> Retired<D> {
+    /// The bytes of its pool.
+    pub(crate) fn budgeted(&self) -> u64 {
+        self.pool.stats().ranges.reserved
+    }
+
     /// Whether a handle is left.
     pub(crate) fn is_needed(&self) -> bool {
         !self.ledger.all_dead()
@@ -163,6 +195,7 @@ impl<D: Device> Grove<D> {
         stream: &D::Stream,
         plain: &Pool<D>,
         options: GroveOptions,
+        around: Around,
     ) -> Result<Self> {
         let pool = Pool::new(Arc::clone(device), stream, options.pool)?;
         let empty = pool.checkpoint()?;
@@ -180,6 +213,12 @@ impl<D: Device> Grove<D> {
             layouts: Layouts::remembering(&options.limits),
             stats: CallStats::default(),
             reasons: Reasons::default(),
+            watch: around.watch,
+            clock: around.clock,
+            budget: around.budget,
+            denials: Denials::default(),
+            has_copied_inputs: false,
+            names: Vec::new(),
             pool_knows: false,
             replayer: Replayer::new(Arc::clone(device), Arc::clone(&ledger)),
             ledger,
@@ -191,7 +230,15 @@ impl<D: Device> Grove<D> {
 
     /// Forgets everything but the memory.
     pub(crate) fn retire(self) -> Retired<D> {
-        Retired { ledger: self.ledger, _pool: self.pool }
+        let retired = Retired {
+            serial: self.options.serial,
+            ledger: self.ledger,
+            pool: self.pool,
+            budget: self.budget,
+        };
+        drop(self.replayer);
+        retired.budget.note(retired.serial, retired.budgeted());
+        retired
     }
 
     pub(crate) fn is_shared(&self) -> bool {
@@ -203,6 +250,7 @@ impl<D: Device> Grove<D> {
     }
 
     pub(crate) fn add_function(&mut self, data: &FunctionData<D>) -> FunctionId {
+        self.names.push(data.event_name());
         let spec = FunctionSpec::new(&*data.name).at_new_step(data.options.old_outputs);
         let spec = match &data.options.only_for {
             Some(values) => spec.only_for(values.iter().cloned()),
@@ -260,19 +308,23 @@ impl<D: Device> Grove<D> {
         self.tree.outline()
     }
 
-    /// Runs one call.
-    #[inline]
+    pub(crate) fn dot(&self) -> String {
+        self.tree.dot()
+    }
+
+    /// Runs one call. Inlined always: it is called in several places, of which one is on the way of every replay.
+    #[inline(always)]
     pub(crate) fn call(&mut self, request: &Request<'_, D>, args: &mut [Arg<'_, D>]) -> Result<Done> {
         if !request.is_plain
             && let Some(done) = self.predicted(request, args)?
         {
             return Ok(done);
         }
-        self.decide(request, args)
+        self.decide_and_note(request, args)
     }
 
     /// Replays what followed the last time, if it is this call.
-    #[inline]
+    #[inline(always)]
     fn predicted(&mut self, request: &Request<'_, D>, args: &[Arg<'_, D>]) -> Result<Option<Done>> {
         let Some(node) = self.tree.predicted() else { return Ok(None) };
         let Some(known) = self.tree.node(node) else { return Ok(None) };
@@ -304,9 +356,21 @@ impl<D: Device> Grove<D> {
         self.after_replay(replayed, &ran).map(Some)
     }
 
+    #[cold]
+    #[inline(never)]
+    fn decide_and_note(&mut self, request: &Request<'_, D>, args: &mut [Arg<'_, D>]) -> Result<Done> {
+        let done = self.decide(request, args);
+        self.note_use();
+        // Copies that were made for this call alone go with its inputs, and the pool that they are from knows the engine's stream only.
+        if std::mem::take(&mut self.has_copied_inputs) {
+            self.bridge(request.stream, &self.stream)?;
+        }
+        done
+    }
+
     /// Asks the tree, and does what it says.
     #[cold]
-    fn decide(&mut self, request: &Request<'_, D>, args: &mut [Arg<'_, D>]) -> Result<Done> {
+    pub(crate) fn decide(&mut self, request: &Request<'_, D>, args: &mut [Arg<'_, D>]) -> Result<Done> {
         let described = self.describe(request, args)?;
         if request.is_plain {
             return self.run_plainly(request, args, &described, None);
@@ -336,6 +400,7 @@ impl<D: Device> Grove<D> {
                     Err(why) => return self.run_plainly(request, args, &described, Some(why)),
                 };
                 let ran = self.tree.replayed(replay, &call)?;
+                self.note_ran(request, How::Replay, Some(ran.node));
                 self.after_replay(replayed, &ran)
             }
             Decision::Record(plan) => self.record(request, args, *plan, &described),
@@ -411,6 +476,7 @@ impl<D: Device> Grove<D> {
     ///
     /// What that frees may still be in use by launches on other streams, so the pool's own stream is ordered behind them first.
     pub(crate) fn restore(&mut self, parent: Option<NodeId>) -> Result<()> {
+        let _span = tracing::debug_span!("restore", pool = self.serial()).entered();
         self.replayer.enter(&self.stream)?;
         match parent.and_then(|parent| self.nodes.get(parent)) {
             None => self.pool.restore(&self.empty, Live::AsRecorded)?,
@@ -443,6 +509,7 @@ impl<D: Device> Grove<D> {
     #[cold]
     fn forget(&mut self, node: NodeId) {
         let Some(held) = self.nodes.remove(node) else { return };
+        self.note_gone(node, held.key.is_some());
         let slab = match held.key {
             // A node that is on the path is in use and so is never forgotten.
             Some(key) => self.replayer.remove(key).ok(),
@@ -486,6 +553,7 @@ impl<D: Device> Grove<D> {
     /// Notes why a call runs plainly, which a strict engine refuses.
     pub(crate) fn skip(&mut self, request: &Request<'_, D>, why: &str) -> Result<()> {
         self.reasons.add(&request.data.name, why);
+        self.because(|| why.to_owned());
         if self.options.strict {
             return Err(crate::Error::Skipped {
                 function: request.data.name.to_string(),

@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(engine.read::<f32>(&tensor).unwrap(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
         let tensor = engine.tensor(&[2], &[-1_i64, i64::MAX]).unwrap();
         assert_eq!(engine.read::<i64>(&tensor).unwrap(), [-1, i64::MAX]);
-        assert_eq!(engine.read::<u8>(&engine.tensor::<u8>(&[0, 4], &[]).unwrap()).unwrap(), []);
+        assert_eq!(engine.read::<u8>(&engine.tensor::<u8>(&[0, 4], &[]).unwrap()).unwrap(), [0_u8; 0]);
     }
 
     #[test]

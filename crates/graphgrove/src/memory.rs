@@ -1,5 +1,7 @@
 //! Where a running function's memory comes from.
 
+use std::cell::Cell;
+
 use graphgrove_device::Device;
 use graphgrove_pool::pool::{Block, Owner, Pool, Request, Session};
 use graphgrove_storage::{Storage, Watch};
@@ -7,13 +9,20 @@ use graphgrove_storage::{Storage, Watch};
 use graphgrove_pool::ranges::BlockId;
 
 use crate::Result;
+use crate::budget::is_over_budget;
 
 /// Where a running function's memory comes from.
 pub(crate) enum Memory<'a, D: Device> {
     /// The shared pool, in a warm-up or recording. Blocks of inputs that the call gives up are given back as they die.
-    Session { session: &'a Session<D>, dying: Vec<(Watch, BlockId)> },
+    Session { session: &'a Session<D>, dying: Vec<(Watch, BlockId)>, spill: Option<&'a Spill<D>> },
     /// A pool of its own, in a plain run.
     Plain(&'a Pool<D>),
+}
+
+/// Where a warm-up has memory from that the budget forbids its pool to hold: it has effects already, so it cannot end here.
+pub(crate) struct Spill<D: Device> {
+    pub(crate) pool: Pool<D>,
+    pub(crate) happened: Cell<bool>,
 }
 
 /// A block of the pool as the owner of a storage. It is shared, so that any part of the engine may look which block it is.
@@ -24,9 +33,15 @@ impl<'a, D: Device> Memory<'a, D> {
     pub(crate) fn allocate(&mut self, bytes: u64, owner: Owner, label: &'static str) -> Result<Storage> {
         let request = Request::bytes(bytes.max(1)).owner(owner).label(label);
         Ok(match self {
-            Self::Session { session, dying } => {
+            Self::Session { session, dying, spill } => {
                 give_back(session.pool(), dying);
-                let block = session.allocate(request)?;
+                let block = match (session.allocate(request), spill) {
+                    (Err(error), Some(spill)) if is_over_budget(&error) => {
+                        spill.happened.set(true);
+                        return plain(&spill.pool, request);
+                    }
+                    (block, _) => block?,
+                };
                 Storage::pool_block(block.ptr(), block.bytes(), Box::new(Lease(block)))
             }
             Self::Plain(pool) => plain(pool, request)?,
@@ -43,7 +58,7 @@ impl<'a, D: Device> Memory<'a, D> {
 
     /// Gives back what has died since.
     pub(crate) fn settle(&mut self) {
-        if let Self::Session { session, dying } = self {
+        if let Self::Session { session, dying, .. } = self {
             give_back(session.pool(), dying);
             session.settle();
         }

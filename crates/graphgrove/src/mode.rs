@@ -9,8 +9,14 @@ pub enum Mode {
     /// outputs of the last one. This is what engines did before trees.
     OnePool,
     /// Recordings of all functions share one pool, in trees by the order in which they run.
-    Trees,
-    /// The engine picks. It takes trees, and falls back to eager runs where recording fails.
     #[default]
+    Trees,
+    /// The engine tries out whether trees pay back, and takes them or runs the function plainly.
+    ///
+    /// It times a few replays and a few plain runs of each function on the host, and adds to a replay what the device needs to copy
+    /// its inputs. Where a replay takes no less, or where calls are hardly ever replayed, the function runs plainly, says why, and is
+    /// tried out again much later; a function that is recorded is tried out again when it has been recorded several times more. What
+    /// runs how then depends on a clock, and not on the calls alone. Without [`Layers::SWITCH`](crate::Layers::SWITCH) it is the same
+    /// as `Trees`.
     Auto,
 }

@@ -37,6 +37,7 @@ impl<D: Device> Grove<D> {
         let mut nodes: Vec<NodeId> = end.slots.iter().map(|old| old.value.slot.node).collect();
         nodes.dedup();
         let mut endings = Vec::with_capacity(nodes.len());
+        let mut bytes = 0;
         for node in nodes {
             let Some(slab) = self.slab(node) else { continue };
             let rule = |slot| rule(end, node, slot);
@@ -52,7 +53,10 @@ impl<D: Device> Grove<D> {
             // Somebody has taken the address since the call was decided: nothing may be written there.
             refuse_pinned(&ended.kept, |slot| rule(end, node, slot))?;
             self.stats.copied_out += ended.bytes;
+            bytes += ended.bytes;
         }
+        let stale = end.slots.iter().filter(|old| old.fate == Fate::Invalidate).count();
+        self.note_path_end(request, stale, end.slots.len() - stale, bytes);
         Ok(())
     }
 
@@ -92,6 +96,7 @@ impl<D: Device> Grove<D> {
                     let ask = Ask::bytes(bytes).owner(Owner::Output).label("carried input");
                     let storage = plain(&self.plain, ask)?;
                     self.device.copy(&self.stream, storage.base()?, base, bytes)?;
+                    self.has_copied_inputs = true;
                     copies.insert(value, storage.clone());
                     storage
                 }

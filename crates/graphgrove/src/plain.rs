@@ -10,7 +10,7 @@ use crate::effects::Effects;
 use crate::grove::{Done, Grove, Request};
 use crate::memory::Memory;
 use crate::outputs::Saved;
-use crate::{Arg, Outputs, Result};
+use crate::{Arg, How, Outputs, Result};
 
 impl<D: Device> Grove<D> {
     /// Runs a call plainly because of something that the tree does not know; for the mode of the function if there is no reason.
@@ -55,6 +55,7 @@ impl<D: Device> Grove<D> {
         let token = self.tree.ran_eagerly(&call, reason)?;
         taken.commit(request.kit, &*device, request.stream);
         self.stats.eager += 1;
+        self.note_ran(request, How::Eager, None);
         let count = returned.len();
         let inner = CallOutputs::Each(returned.into_iter().map(Some).collect());
         let saved = if saves.is_empty() { Saved::Nothing } else { Saved::Tensors(saves) };

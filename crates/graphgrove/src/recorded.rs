@@ -17,7 +17,7 @@ use crate::effects::Effects;
 use crate::grove::{Done, Grove, Held, Request, inputs_of, lives};
 use crate::known::NO_STORAGE_CACHE;
 use crate::memory::{Memory, names, plain};
-use crate::{Arg, Error, Layers, Result};
+use crate::{Arg, Error, How, Layers, Result};
 
 /// How the tree wants the inputs of a call to be used.
 pub(crate) struct Roles {
@@ -61,7 +61,10 @@ impl<D: Device> Grove<D> {
         plan: RecordPlan,
         described: &Described,
     ) -> Result<Done> {
+        let _span = tracing::debug_span!("record", function = %request.data.name).entered();
+        let start = self.watch.as_ref().map_or(0, |_| self.clock.now());
         self.reasons.add(&request.data.name, format!("recorded: {}", plan.reason()));
+        self.because(|| plan.reason().to_string());
         let end = plan.path_change().path_end().cloned();
         let (parent, roles) = (plan.parent(), Roles::of(&plan));
         let is_watched = roles.inputs.iter().zip(args.iter()).any(|(expected, arg)| {
@@ -79,8 +82,13 @@ impl<D: Device> Grove<D> {
             Err(error) => {
                 self.tree.recording_failed(recording);
                 self.stats.failures += 1;
+                self.note_failure(request, &error);
                 if !may_run_plainly(&error) {
                     return Err(error);
+                }
+                // Each turn gives up a recording at least.
+                if self.make_room_for(&error) {
+                    return self.decide(request, args);
                 }
                 return self.run_plainly(request, args, described, Some(error.to_string()));
             }
@@ -93,6 +101,7 @@ impl<D: Device> Grove<D> {
         }
         let (returned, saved) = (held.returned, held.saved.clone());
         self.nodes.insert(ran.node, held);
+        self.note_recorded(request, ran.node, start);
         self.forget_all(&ran.evicted);
         self.forget_all(&ran.ended_warm_ups);
         if !ran.ended_warm_ups.is_empty() {
@@ -101,6 +110,10 @@ impl<D: Device> Grove<D> {
             let _ = self.pool.trim();
         }
         self.stats.recordings += 1;
+        if request.data.is_auto {
+            self.budget.note_recorded(request.data.id);
+        }
+        self.note_ran(request, How::Recording, Some(ran.node));
         Ok(Self::done(replayed.outputs, returned, replayed.saved, &saved, ran.token))
     }
 
@@ -120,6 +133,7 @@ impl<D: Device> Grove<D> {
         described: &Described,
     ) -> Result<Recorded<D>> {
         self.replayer.enter(&self.stream)?;
+        self.limit_pool();
         let key = (request.function, described.key);
         let plan = self.input_plan(request, args, roles)?;
         let (memory_plan, place) = if self.options.plan_memory {
@@ -180,7 +194,7 @@ impl<D: Device> Grove<D> {
         let expected = self.replayer.expect(plan, &call, &stage)?;
 
         let (device, stream) = (self.device.clone(), self.stream.clone());
-        let mut memory = Memory::Session { session, dying: Vec::new() };
+        let mut memory = Memory::Session { session, dying: Vec::new(), spill: None };
         let allocate = |bytes| memory.allocate(bytes, Owner::Staging, "staged input");
         let mut recorder =
             Recorder::begin(&*device, &stream, self.options.method, stage, &tensors, allocate)?;
@@ -192,7 +206,7 @@ impl<D: Device> Grove<D> {
         drop((inputs, tensors));
         if self.options.layers.contains(Layers::DEALLOC_ON_RECORD) {
             let dying = self.give_up(args, plan, described, given_up)?;
-            memory = Memory::Session { session, dying };
+            memory = Memory::Session { session, dying, spill: None };
         }
         let stage = Stage { device: &*device, recorder, memory, values: &values, hosts: &hosts };
         let mut effects = Effects::default();
@@ -202,6 +216,7 @@ impl<D: Device> Grove<D> {
         recorder.bring_back()?;
         session.settle();
         let captured = recorder.finish()?;
+        self.admit(request, &captured)?;
         Self::refuse_survivors(request, session, &made)?;
         if !self.allows(&made) {
             let reason = NO_STORAGE_CACHE.to_owned();
@@ -364,6 +379,7 @@ impl<D: Device> Grove<D> {
                     let ask = Ask::bytes(input.bytes).owner(Owner::Output).label("input of a failed attempt");
                     let storage = plain(&self.plain, ask)?;
                     self.device.copy(&self.stream, storage.base()?, input.base, input.bytes)?;
+                    self.has_copied_inputs = true;
                     copies.push((input.value, storage.clone()));
                     storage
                 }
@@ -395,7 +411,11 @@ fn may_run_plainly(error: &Error) -> bool {
             matches!(device, DeviceError::Capture { .. } | DeviceError::MemoryNodes { .. })
         }
         Error::Storage(graphgrove_storage::Error::Refused(_)) => true,
-        Error::Replay(_) | Error::Survivors { .. } | Error::Skipped { .. } | Error::Pool(_) => true,
+        Error::Replay(_)
+        | Error::Survivors { .. }
+        | Error::Skipped { .. }
+        | Error::OverBudget { .. }
+        | Error::Pool(_) => true,
         _ => false,
     }
 }

@@ -35,6 +35,13 @@ pub struct EngineStats {
     pub nodes: usize,
     /// How many forwards' backwards may still run.
     pub pending_backwards: usize,
+    /// The bytes that the driver holds for execs, as far as the device can tell.
+    pub exec_bytes: u64,
+    /// The bytes that [`EngineBuilder::budget`](crate::EngineBuilder::budget) bounds: those execs, the pools of recordings, and the
+    /// pools from before a reset that live outputs still lie in.
+    pub budgeted: u64,
+    /// Whether the [observer](crate::Observer) has panicked, and so is told nothing any more.
+    pub observer_panicked: bool,
 }
 
 /// One reason for which calls ran plainly, or were recorded again, and how often.

@@ -1,5 +1,6 @@
 //! Warming up: a plain run inside of the pool.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use graphgrove_device::Device;
@@ -13,10 +14,10 @@ use crate::describe::{Described, tensors};
 use crate::grove::{Done, Grove, Held, Request};
 use crate::known::{Known, NO_STORAGE_CACHE};
 use crate::layouts::without_patched;
-use crate::memory::{Memory, names};
+use crate::memory::{Memory, Spill, names};
 use crate::no_room::Attempt;
 use crate::recorded::Roles;
-use crate::{Arg, Error, Layers, Result};
+use crate::{Arg, Error, How, Layers, Result};
 
 impl<D: Device> Grove<D> {
     /// Warms a function up as the tree has planned it.
@@ -27,7 +28,9 @@ impl<D: Device> Grove<D> {
         plan: WarmUpPlan,
         described: &Described,
     ) -> Result<Done> {
+        let _span = tracing::debug_span!("warm up", function = %request.data.name).entered();
         self.reasons.add(&request.data.name, format!("warmed up: {}", plan.reason()));
+        self.because(|| plan.reason().to_string());
         let end = plan.path_change().path_end().cloned();
         let roles = Roles { inputs: plan.inputs().to_vec(), demoted: Vec::new() };
         let parent = plan.parent();
@@ -78,6 +81,7 @@ impl<D: Device> Grove<D> {
         self.forget_all(&ran.evicted);
         self.forget_all(&ran.ended_warm_ups);
         self.stats.warm_ups += 1;
+        self.note_ran(request, How::WarmUp, Some(ran.node));
         let HandedBack { outputs, saved: kept } = back;
         Ok(Self::done(CallOutputs::Bulk(outputs), returned, kept, &saved, ran.token))
     }
@@ -114,8 +118,10 @@ impl<D: Device> Grove<D> {
         let (device, stream) = (self.device.clone(), self.stream.clone());
         self.replayer.enter(&stream)?;
         self.bridge(request.stream, &stream)?;
+        self.limit_pool();
         let session = self.pool.warm_up(&stream)?;
-        let mut memory = Memory::Session { session: &session, dying: Vec::new() };
+        let spill = Spill { pool: self.plain.clone(), happened: Cell::new(false) };
+        let mut memory = Memory::Session { session: &session, dying: Vec::new(), spill: Some(&spill) };
         let Attempt { effects, given_up, is_over } = attempt;
         let allocate = |bytes| -> Result<Storage> {
             let buffer = memory.allocate(bytes, Owner::Staging, "staged input")?;
@@ -130,7 +136,7 @@ impl<D: Device> Grove<D> {
         drop(tensors);
         if self.options.layers.contains(Layers::DEALLOC_ON_RECORD) {
             let dying = self.give_up(args, plan, described, given_up)?;
-            memory = Memory::Session { session: &session, dying };
+            memory = Memory::Session { session: &session, dying, spill: Some(&spill) };
         }
         let stage = Stage { device: &*device, recorder, memory, values: &values, hosts: &hosts };
         let Ran { recorder, returned, saves, taken, .. } = Self::run_body(request, stage, effects)?;
@@ -153,7 +159,10 @@ impl<D: Device> Grove<D> {
         };
         let copied: Vec<bool> = plan.groups().iter().map(is_copied).collect();
         let demand = without_patched(finished.demand, &copied);
-        self.layouts.add(call, demand, &given, &dead, place.is_below_warm_up);
+        // What it had from elsewhere is missing in its demand, by which nothing can be laid out then.
+        if !spill.happened.get() {
+            self.layouts.add(call, demand, &given, &dead, place.is_below_warm_up);
+        }
         let refused = (!self.allows(&made)).then(|| NO_STORAGE_CACHE.into());
         self.known.note(call, Known { uses, refused });
         let outputs = made.for_tree(plan, args.len());

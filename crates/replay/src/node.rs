@@ -154,6 +154,8 @@ pub(crate) struct Node<D: Device> {
     /// Whether any of it is written to.
     pub(crate) mutates_in_place: bool,
     pub(crate) exec: D::Exec,
+    /// How many nodes its graph has; none for a graph that was captured elsewhere.
+    pub(crate) graph_nodes: Option<usize>,
     pub(crate) staging: Staging<D>,
     pub(crate) slab: Slab,
     /// What ran after this node last time.
@@ -217,6 +219,7 @@ impl<D: Device> Node<D> {
             implied: union(&known_before, &dead_after),
             sources: sources.into(),
             exec: captured.exec,
+            graph_nodes: captured.graph_nodes,
             staging,
             successor: None,
             replays: 0,

@@ -154,13 +154,20 @@ pub struct Captured<D: Device> {
     pub(crate) staging: Staging<D>,
     pub(crate) method: Method,
     pub(crate) routes: Vec<Option<Route>>,
+    pub(crate) graph_nodes: Option<usize>,
 }
 
 impl<D: Device> Captured<D> {
     /// A graph that was captured elsewhere, of a function of which nothing is staged.
     #[must_use]
     pub fn from_exec(exec: D::Exec, method: Method) -> Self {
-        Self { exec, staging: Staging::none(0), method, routes: Vec::new() }
+        Self { exec, staging: Staging::none(0), method, routes: Vec::new(), graph_nodes: None }
+    }
+
+    /// The bytes of device memory that the driver holds for it; none where the device cannot tell.
+    #[must_use]
+    pub fn exec_bytes(&self, device: &D) -> Option<u64> {
+        device.exec_bytes(&self.exec)
     }
 }
 
@@ -415,7 +422,7 @@ impl<'d, D: Device> Recorder<'d, D> {
         let groups = self.plan.groups.iter().map(|group| staged_group(group, alignment, &self.written));
         let staging = Staging::new(self.written.clone(), groups.collect(), self.tables, backs, sites)
             .with_hosts(self.hosts, self.uploads);
-        Ok(Captured { exec, staging, method: self.method, routes })
+        Ok(Captured { exec, staging, method: self.method, routes, graph_nodes: Some(audit.nodes) })
     }
 
     /// Ends a [rehearsal](Self::rehearse): written inputs are copied back, and what it has shown of the inputs' uses is returned.

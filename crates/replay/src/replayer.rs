@@ -424,6 +424,24 @@ impl<D: Device> Replayer<D> {
         Some(self.nodes.get(node)?.replays.saturating_sub(1))
     }
 
+    /// How many nodes a node's graph has; none also for a graph that was captured elsewhere.
+    #[must_use]
+    pub fn graph_nodes(&self, node: NodeKey) -> Option<usize> {
+        self.nodes.get(node)?.graph_nodes
+    }
+
+    /// The bytes of device memory that the driver holds for a node; none also where the device cannot tell.
+    #[must_use]
+    pub fn exec_bytes(&self, node: NodeKey) -> Option<u64> {
+        self.device.exec_bytes(&self.nodes.get(node)?.exec)
+    }
+
+    /// The bytes of device memory that the driver holds for all nodes together, as far as the device can tell.
+    #[must_use]
+    pub fn all_exec_bytes(&self) -> u64 {
+        self.nodes.values().filter_map(|node| self.device.exec_bytes(&node.exec)).sum()
+    }
+
     /// What a node expects of its inputs.
     #[must_use]
     pub fn expected(&self, node: NodeKey) -> Option<&[Expected]> {

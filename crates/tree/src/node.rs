@@ -124,6 +124,12 @@ pub struct Node {
 }
 
 impl Node {
+    /// The number by which [outlines](crate::Tree::outline) name the node. No other node of the tree ever has it.
+    #[must_use]
+    pub fn serial(&self) -> u64 {
+        self.serial
+    }
+
     /// The function that was recorded.
     #[must_use]
     pub fn function(&self) -> FunctionId {

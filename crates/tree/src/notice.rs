@@ -47,6 +47,12 @@ pub enum Notice {
 }
 
 impl Notice {
+    /// The function that it is about.
+    #[must_use]
+    pub fn function(&self) -> FunctionId {
+        self.topic().0
+    }
+
     fn topic(&self) -> (FunctionId, Topic) {
         match self {
             Self::ManySignatures { function, .. } => (*function, Topic::ManySignatures),

@@ -323,3 +323,26 @@ fn an_output_whose_address_somebody_has_is_left_alone_and_calls_go_on_plainly() 
         }
     }
 }
+
+#[test]
+fn a_copy_that_was_made_for_one_call_on_another_stream_is_not_reused_under_it() {
+    for mode in [Mode::OnePool, Mode::Trees] {
+        let garden = Garden::new(Engine::<SimDevice>::builder().mode(mode));
+        let (mix, other) = (garden.mix("mix"), garden.device.create_stream().unwrap());
+        let (mut last, mut expected) = (None, None);
+        for turn in 0..6 {
+            garden.engine.begin_step().unwrap();
+            let (a, b) = (garden.tensor(turn), last.take().unwrap_or_else(|| garden.tensor(2)));
+            // The step copies what its call still reads of the step before.
+            let [out] = mix.calling().on(&other).call(args![a, b]).unwrap().into_array().unwrap();
+            // A look at the pools makes them take note of what was dropped.
+            garden.engine.stats().unwrap();
+            expected = Some(mix_of(turn, expected.unwrap_or(2)));
+            last = Some(out);
+        }
+        let last = last.unwrap();
+        assert_eq!(Some(garden.value(&last)), expected, "{mode:?}");
+        drop((mix, last, other));
+        garden.end();
+    }
+}

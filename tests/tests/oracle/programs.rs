@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use graphgrove::Mode;
 use graphgrove_tests::program::Program;
 use graphgrove_tests::rig;
 use graphgrove_tests::setup::Setup;
@@ -43,5 +44,16 @@ proptest! {
         let setups = Setup::all();
         let setup = *at.get(&setups);
         prop_assert_eq!(rig::trace(&program, setup), rig::trace(&program, setup));
+    }
+
+    #[test]
+    fn random_traffic_stays_within_a_small_budget_never_fails_and_gives_what_eager_gives(
+        program in program(), budget in 0_u64..64 << 10,
+    ) {
+        for mode in [Mode::Trees, Mode::OnePool, Mode::Auto] {
+            let setup = Setup::within(mode, budget);
+            let failure = failure(&program, setup);
+            prop_assert!(failure.is_none(), "{setup:?}: {}", failure.unwrap());
+        }
     }
 }

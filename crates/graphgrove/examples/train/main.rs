@@ -20,12 +20,14 @@ mod shuffle;
 mod training;
 mod wine;
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Parser, ValueEnum};
-use graphgrove::EngineStats;
+use graphgrove::{EngineStats, JsonLines};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::device::{Backend, Cuda, Simulated};
@@ -56,6 +58,9 @@ struct Arguments {
     /// Also prints why calls were not replayed, and the trees.
     #[arg(long)]
     explain: bool,
+    /// Writes all that the engines do to a file, as lines of JSON. Each mode begins again at line 0.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -101,18 +106,22 @@ fn run<B: Backend>(
     compared_with: Option<&Simulated>,
 ) -> Result<Option<&'static str>, AnyError> {
     let wines = Wines::load(arguments.seed);
+    let trace = match &arguments.trace {
+        Some(path) => Some(File::create(path).map_err(|error| format!("{}: {error}", path.display()))?),
+        None => None,
+    };
     let setups = Setup::ALL
         .into_iter()
         .filter(|setup| *setup == Setup::Eager || arguments.mode.is_none_or(|mode| mode == *setup));
     let mut report = Report::new(arguments.epochs, arguments.seed);
     let mut eager = None;
     for setup in setups {
-        let (values, times, stats) = run_one(backend, setup, &wines, arguments)?;
+        let (values, times, stats) = run_one(backend, setup, &wines, arguments, trace.as_ref())?;
         let eager = eager.get_or_insert_with(|| values.clone());
         report.modes.push(Row::new(setup, &times, &stats, &values, eager));
     }
     if let (Some(simulated), Some(eager)) = (compared_with, &eager) {
-        let (values, ..) = run_one(simulated, Setup::Eager, &wines, arguments)?;
+        let (values, ..) = run_one(simulated, Setup::Eager, &wines, arguments, None)?;
         report.simulation = Some(Simulation::new(eager.difference(&values)));
     }
     report.device = backend.name();
@@ -131,9 +140,16 @@ fn run_one<B: Backend>(
     setup: Setup,
     wines: &Wines,
     arguments: &Arguments,
+    trace: Option<&File>,
 ) -> Result<(Values, Times, EngineStats), AnyError> {
     let device = backend.device();
-    let engine = setup.builder(backend.pool()).build(Arc::clone(&device))?;
+    let lines = trace.map(|file| file.try_clone().map(|file| Arc::new(JsonLines::new(BufWriter::new(file)))));
+    let lines = lines.transpose()?;
+    let builder = match &lines {
+        Some(lines) => setup.builder(backend.pool()).observer(Arc::clone(lines)),
+        None => setup.builder(backend.pool()),
+    };
+    let engine = builder.build(Arc::clone(&device))?;
     let bar = ProgressBar::new(arguments.epochs.into())
         .with_style(ProgressStyle::with_template("{prefix:16} {wide_bar} {pos:>3}/{len} epochs  {msg}")?)
         .with_prefix(setup.name());
@@ -155,5 +171,8 @@ fn run_one<B: Backend>(
     let (values, times) = trained?;
     let stats = engine.stats()?;
     engine.shutdown()?;
+    if let Some(lines) = lines {
+        lines.flush()?;
+    }
     Ok((values, times, stats))
 }

@@ -3,15 +3,18 @@
 
 mod aliases;
 mod backwards;
+mod budgets;
 mod calls;
 mod garden;
 mod guide;
 mod memory;
 mod mutation;
 mod no_room;
+mod observing;
 mod old_outputs;
 mod parameters;
 mod random;
 mod shapes;
 mod side_streams;
+mod switching;
 mod trees;
