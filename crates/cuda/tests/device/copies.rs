@@ -2,8 +2,8 @@
 
 use graphgrove_cuda::CudaDevice;
 use graphgrove_device::{
-    CaptureGuard, CaptureMode, DeviceError, DevicePtr, Graphs, Memory, NodeKinds, Problem, ReservedRange,
-    SegmentMemory, Streams, Work,
+    Capture, CaptureGuard, CaptureMode, DeviceError, DevicePtr, Graphs, Memory, NodeKinds, Problem,
+    ReservedRange, SegmentMemory, Streams, Work,
 };
 
 /// Memory that was reserved and mapped, and memory that was allocated.
