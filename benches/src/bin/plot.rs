@@ -1,4 +1,5 @@
-//! Draws the figures of `on-cuda` and of its peer as an SVG: host time of one call by outputs and by staged inputs.
+//! Draws the figures of `on-cuda` and of its peer as an SVG, and prints them as a table in Markdown: host time of one call by outputs
+//! and by staged inputs.
 //!
 //! `cargo run --release -p graphgrove-benches --bin plot -- --figures ON_CUDA.json --peer PYTORCH.json --out FILE.svg`
 
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Outcome {
     let (ours, peers) = (read(&arguments.figures)?, read(&arguments.peer)?);
     let (ours, peers) = (rows(&ours["replay"])?, rows(&peers["rows"])?);
+    print!("{}", table(ours, peers));
     let root = SVGBackend::new(&arguments.out, (1100, 460)).into_drawing_area();
     root.fill(&WHITE)?;
     let (left, right) = root.split_horizontally(550);
@@ -97,6 +99,37 @@ fn lines(
         (!points.is_empty()).then_some(Line { name, colour, points })
     };
     LINES.into_iter().filter_map(line).collect()
+}
+
+/// The rows of both panels, in microseconds.
+fn table(ours: &[Value], peers: &[Value]) -> String {
+    let mut text = String::from(
+        "| outputs | staged inputs | bare launch | a call, outputs in bulk | outputs one by one | all addresses change | \
+         PyTorch: graph alone | trees | before the trees |\n|---|---|---|---|---|---|---|---|---|\n",
+    );
+    let wanted = [1, 10, 50, 160, 320].map(|outputs| (outputs, 0)).into_iter();
+    for (outputs, staged) in wanted.chain([1, 8, 32, 128].map(|staged| (10, staged))) {
+        let of = |rows: &[Value]| {
+            rows.iter().find(|row| row["outputs"] == outputs && row["staged"] == staged).cloned()
+        };
+        let (Some(own), peer) = (of(ours), of(peers).unwrap_or_default()) else { continue };
+        let bare = own["bare_us"].as_f64().unwrap_or(f64::NAN);
+        let beside = |key: &str| match own[key].as_f64() {
+            Some(us) => format!("{us:.2} ({:.2}x, {:+.2})", us / bare, us - bare),
+            None => "-".to_owned(),
+        };
+        let other = |key: &str| peer[key].as_f64().map_or_else(|| "-".to_owned(), |us| format!("{us:.1}"));
+        text.push_str(&format!(
+            "| {outputs} | {staged} | {bare:.2} | {} | {} | {} | {} | {} | {} |\n",
+            beside("call_bulk_us"),
+            beside("call_each_us"),
+            beside("call_changed_us"),
+            other("graph_us"),
+            other("trees_us"),
+            other("before_trees_us"),
+        ));
+    }
+    text
 }
 
 fn panel(area: &DrawingArea<SVGBackend<'_>, Shift>, title: &str, places: &[&str], lines: &[Line]) -> Outcome {
@@ -155,6 +188,18 @@ mod tests {
         assert_eq!(lines[0].points, [(0.0, 1.5), (1.0, 1.7)]);
         assert_eq!(lines[1].points, [(0.0, 1.6)]);
         assert_eq!(lines[2].points, [(1.0, 40.0)]);
+    }
+
+    #[test]
+    fn a_row_of_the_table_stands_beside_the_bare_launch_and_says_what_was_not_measured() {
+        let ours = [
+            json!({ "outputs": 10, "staged": 8, "bare_us": 2.0, "call_bulk_us": 2.2, "call_changed_us": 3.0 }),
+        ];
+        let peers = [json!({ "outputs": 10, "staged": 8, "trees_us": 40.0 })];
+        let table = table(&ours, &peers);
+        let last = table.lines().last();
+        let row = "| 10 | 8 | 2.00 | 2.20 (1.10x, +0.20) | - | 3.00 (1.50x, +1.00) | - | 40.0 | - |";
+        assert_eq!((table.lines().count(), last), (3, Some(row)));
     }
 
     #[test]

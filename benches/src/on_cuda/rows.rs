@@ -58,7 +58,7 @@ fn row(device: &Arc<CudaDevice>, outputs: usize, staged: usize) -> Result<Value,
         (5, Turn::Timed) => rig.call(true, false),
         (_, Turn::Timed) => rig.call(false, true),
     })?;
-    let more = |at: usize| format!("{:.2} (+{:.2})", host[at], host[at] - host[0]);
+    let more = |at: usize| format!("{:.2} ({:+.2})", host[at], host[at] - host[0]);
     let changed = |at: usize| if staged > 0 { more(at) } else { "-".to_owned() };
     println!(
         "{outputs:>7} {staged:>6} {:>6.2}  {:>13} {:>13} {:>13} {:>13} {:>13} {:>13}",
