@@ -30,8 +30,9 @@ macro_rules! tests {
 }
 
 const TESTS: &[OnGpu] = tests![
-    libraries::r28_a_library_workspace_does_not_grow_the_pool,
+    // The first one, since the driver keeps what it has taken for the execs of the others.
     libraries::r38_the_drivers_own_memory_is_what_execs_report,
+    libraries::r28_a_library_workspace_does_not_grow_the_pool,
     field_reports::r46_many_threads_call_while_one_records,
     field_reports::r47_a_watchdog_polls_while_the_engine_records,
     field_reports::r48_handles_die_while_a_function_is_recorded,

@@ -10,7 +10,7 @@ use clap::Args;
 
 use crate::Outcome;
 use crate::error::{Error, Result};
-use programs::{PROGRAMS, Program};
+use programs::PROGRAMS;
 
 /// The most bytes that a bundle may have.
 const MOST_BYTES: u64 = 60 << 20;
@@ -29,8 +29,10 @@ impl GpuBundle {
             .map_err(|source| Error::File { path: self.folder.clone(), source })?;
         let programs = folder.join("bin");
         create(&programs)?;
+        let messages = build(root)?;
         for program in PROGRAMS {
-            let built = build(root, program)?;
+            let built = executable(&messages, program.target)
+                .ok_or(Error::NotBuilt { package: program.package, target: program.target })?;
             copy(&built, &programs.join(program.name))?;
         }
         let peer = folder.join("peer");
@@ -56,24 +58,21 @@ impl GpuBundle {
     }
 }
 
-/// Builds a program, without what only a debugger reads, and says where it lies.
-fn build(root: &Path, program: &Program) -> Result<PathBuf> {
+/// Builds the programs, without what only a debugger reads, and gives cargo's messages. All at once: built one by one, the crates that
+/// they share would be built anew for each set of features.
+fn build(root: &Path) -> Result<String> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(["build", "--profile", "gpu", "--message-format=json-render-diagnostics"]);
     for setting in ["inherits=\"release\"", "debug=0", "strip=\"symbols\""] {
         command.arg("--config").arg(format!("profile.gpu.{setting}"));
     }
-    command.args(["--package", program.package, program.kind.option(), program.target]);
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .current_dir(root)
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|source| Error::Start { program: name, source })?;
-    let messages = String::from_utf8_lossy(&output.stdout);
-    executable(&messages, program.target)
-        .filter(|_| output.status.success())
-        .ok_or(Error::NotBuilt { package: program.package, target: program.target })
+    for program in PROGRAMS {
+        command.args(["--package", program.package, program.kind.option(), program.target]);
+    }
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.current_dir(root).stderr(Stdio::inherit()).output();
+    let output = output.map_err(|source| Error::Start { program, source })?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The executable of a target, as cargo's messages name it.

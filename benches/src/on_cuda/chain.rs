@@ -42,14 +42,19 @@ pub(crate) fn measure(device: &Arc<CudaDevice>) -> Result<Value, Box<dyn Error>>
     println!(
         "a step: a forward of {SAVED} kernels that saves {SAVED} outputs, and a backward of as many; us of the host, MiB of pools"
     );
-    println!("{:<28} {:>8} {:>8}", "", "us", "MiB");
+    println!("{:<28} {:>8} {:>8} {:>10}", "", "us", "MiB", "predicted");
     println!("{:<28} {:>8.2}", "two bare launches", host[0]);
     let names = ["trees", "trees without FAST_REPLAY", "one pool for each function"];
     let mut rows = vec![json!({ "mode": "bare", "us": host[0] })];
     for ((name, chain), us) in names.into_iter().zip(&engines).zip(&host[1..]) {
-        let bytes = chain.pool_bytes()?;
-        println!("{name:<28} {us:>8.2} {:>8.1}", bytes as f64 / f64::from(1 << 20));
-        rows.push(json!({ "mode": name, "us": us, "pool_bytes": bytes }));
+        let (bytes, calls) = (chain.pool_bytes()?, chain.engine.stats()?.calls);
+        let predicted = calls.predicted as f64 / calls.replays as f64;
+        println!(
+            "{name:<28} {us:>8.2} {:>8.1} {:>9.0}%",
+            bytes as f64 / f64::from(1 << 20),
+            100.0 * predicted
+        );
+        rows.push(json!({ "mode": name, "us": us, "pool_bytes": bytes, "predicted": predicted }));
     }
     Ok(json!({ "saved": SAVED, "bytes_each": BYTES, "rows": rows }))
 }

@@ -15,7 +15,7 @@ const TURNS: Turns = Turns { warm_ups: 100, timed: 1_000 };
 
 pub(crate) fn measure(device: &Arc<CudaDevice>) -> Result<Value, Box<dyn Error>> {
     println!(
-        "host time of one call, us: median of {}; in brackets what it is more than a bare launch",
+        "host time of one call, us: median of {}, of two passes the calmer; in brackets what it is more than a bare launch",
         TURNS.timed
     );
     println!(
@@ -44,21 +44,10 @@ pub(crate) fn measure(device: &Arc<CudaDevice>) -> Result<Value, Box<dyn Error>>
 
 fn row(device: &Arc<CudaDevice>, outputs: usize, staged: usize) -> Result<Value, Box<dyn Error>> {
     let mut rig = Rig::new(device, outputs, staged)?;
-    let stream = rig.stream.clone();
-    let host: [f64; 7] = medians(device, &stream, TURNS, |variant, turn| match (variant, turn) {
-        (0, Turn::Prepare) => Ok(()),
-        (0, Turn::Timed) => rig.bare.launch(&stream),
-        // The last replay before each had the first set of inputs.
-        (1..=3, Turn::Prepare) => rig.replay(false, false),
-        (1, Turn::Timed) => rig.replay(false, false),
-        (2, Turn::Timed) => rig.replay(true, false),
-        (3, Turn::Timed) => rig.replay(false, true),
-        (_, Turn::Prepare) => rig.call(false, false),
-        (4, Turn::Timed) => rig.call(false, false),
-        (5, Turn::Timed) => rig.call(true, false),
-        (_, Turn::Timed) => rig.call(false, true),
-    })?;
-    let more = |at: usize| format!("{:.2} (+{:.2})", host[at], host[at] - host[0]);
+    // Hosts are shared, and what others do there can double every figure for a while: of two passes the calmer one counts.
+    let (first, second) = (pass(device, &mut rig)?, pass(device, &mut rig)?);
+    let host = if first[0] <= second[0] { first } else { second };
+    let more = |at: usize| format!("{:.2} ({:+.2})", host[at], host[at] - host[0]);
     let changed = |at: usize| if staged > 0 { more(at) } else { "-".to_owned() };
     println!(
         "{outputs:>7} {staged:>6} {:>6.2}  {:>13} {:>13} {:>13} {:>13} {:>13} {:>13}",
@@ -83,4 +72,22 @@ fn row(device: &Arc<CudaDevice>, outputs: usize, staged: usize) -> Result<Value,
         "call_each_us": host[5],
         "call_changed_us": changed(6),
     }))
+}
+
+/// The medians of all variants: a bare launch; of the layer in bulk, one by one, with changed addresses; of a call likewise.
+fn pass(device: &CudaDevice, rig: &mut Rig) -> Result<[f64; 7], Box<dyn Error>> {
+    let stream = rig.stream.clone();
+    medians(device, &stream, TURNS, |variant, turn| match (variant, turn) {
+        (0, Turn::Prepare) => Ok(()),
+        (0, Turn::Timed) => rig.bare.launch(&stream),
+        // The last replay before each had the first set of inputs.
+        (1..=3, Turn::Prepare) => rig.replay(false, false),
+        (1, Turn::Timed) => rig.replay(false, false),
+        (2, Turn::Timed) => rig.replay(true, false),
+        (3, Turn::Timed) => rig.replay(false, true),
+        (_, Turn::Prepare) => rig.call(false, false),
+        (4, Turn::Timed) => rig.call(false, false),
+        (5, Turn::Timed) => rig.call(true, false),
+        (_, Turn::Timed) => rig.call(false, true),
+    })
 }

@@ -84,6 +84,7 @@ pub(crate) fn measure(device: &Arc<CudaDevice>) -> Result<Value, Box<dyn Error>>
             "other_bytes": stats.plain.ranges.peak_reserved,
             "recordings": stats.calls.recordings,
             "replays": stats.calls.replays,
+            "predicted": stats.calls.predicted,
             "eager": stats.calls.eager,
         }));
         checks.push(training.weights()?);

@@ -1,5 +1,6 @@
 // The gather kernel: copies many pieces of memory by one launch. Each block copies one chunk, which the table names;
-// the sources are arguments, so that one patch of the node replaces all of them.
+// the sources are arguments, so that one patch of the node replaces all of them. And the copy kernel, both ends of which
+// are arguments.
 //
 // gather.ptx was made from this file by NVRTC 11.8 with --gpu-architecture=compute_52, so that every driver from
 // CUDA 11.8 on takes it, for every GPU from Maxwell on.
@@ -66,23 +67,34 @@ __device__ __forceinline__ u64 source(const Sources<N>& sources, u64 row) {
     return found;
 }
 
+// Copies with the widest elements for which both ends lie equally far from an aligned address.
+__device__ __forceinline__ void copy_bytes(char* to, const char* from, u64 bytes) {
+    const u64 apart = (u64)to ^ (u64)from;
+    if ((apart & 15) == 0) {
+        copy_aligned<uint4>(to, from, bytes);
+    } else if ((apart & 7) == 0) {
+        copy_aligned<uint2>(to, from, bytes);
+    } else if ((apart & 3) == 0) {
+        copy_aligned<unsigned int>(to, from, bytes);
+    } else {
+        copy_elements(to, from, bytes);
+    }
+}
+
 template <int N>
 __device__ __forceinline__ void gather(const Chunk* __restrict__ table, const Sources<N>& sources) {
     const Chunk chunk = table[blockIdx.x];
-    char* to = (char*)chunk.to;
-    const char* from = (const char*)(source<N>(sources, chunk.row) + chunk.offset);
-    const u64 apart = chunk.to ^ (u64)from;
-    if ((apart & 15) == 0) {
-        copy_aligned<uint4>(to, from, chunk.bytes);
-    } else if ((apart & 7) == 0) {
-        copy_aligned<uint2>(to, from, chunk.bytes);
-    } else if ((apart & 3) == 0) {
-        copy_aligned<unsigned int>(to, from, chunk.bytes);
-    } else {
-        copy_elements(to, from, chunk.bytes);
-    }
+    copy_bytes((char*)chunk.to, (const char*)(source<N>(sources, chunk.row) + chunk.offset), chunk.bytes);
 }
 
 extern "C" __global__ void gather_8(const Chunk* table, const Sources<8> sources) { gather<8>(table, sources); }
 extern "C" __global__ void gather_32(const Chunk* table, const Sources<32> sources) { gather<32>(table, sources); }
 extern "C" __global__ void gather_128(const Chunk* table, const Sources<128> sources) { gather<128>(table, sources); }
+
+// Each block copies one chunk, but for the last ones there may be nothing left.
+extern "C" __global__ void copy_range(char* to, const char* from, u64 bytes, u64 chunk) {
+    const u64 start = blockIdx.x * chunk;
+    if (start < bytes) {
+        copy_bytes(to + start, from + start, bytes - start < chunk ? bytes - start : chunk);
+    }
+}

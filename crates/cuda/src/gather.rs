@@ -24,27 +24,48 @@ const CAPACITIES: [usize; 3] = [8, 32, 128];
 pub(crate) const MOST_ROWS: usize = 128;
 
 /// Threads of a block. With 16 bytes a thread, one pass of a block covers [`SMALLEST_CHUNK`].
-const THREADS: u32 = 256;
+pub(crate) const THREADS: u32 = 256;
 
 /// What one block copies at least, unless its row is shorter.
-const SMALLEST_CHUNK: u64 = 16 * THREADS as u64;
+pub(crate) const SMALLEST_CHUNK: u64 = 16 * THREADS as u64;
 
-/// The gather kernels by capacity. The device holds them, so they may not hold the device.
-pub(crate) struct GatherKernels([Raw<sys::CUfunc_st>; CAPACITIES.len()]);
+/// The gather kernels by capacity, and the copy kernel. The device holds them, so they may not hold the device.
+pub(crate) struct GatherKernels {
+    by_capacity: [Raw<sys::CUfunc_st>; CAPACITIES.len()],
+    copy: Raw<sys::CUfunc_st>,
+}
 
 impl GatherKernels {
+    /// Those of a device, which are loaded when they are first needed; a capture may be open then.
+    pub(crate) fn of(shared: &Arc<Shared>, call: Call) -> Result<&Self> {
+        if let Some(kernels) = shared.gather.get() {
+            return Ok(kernels);
+        }
+        let kernels = Self::load(shared).map_err(|error| match error {
+            CudaError::Device(error) => error,
+            other => DeviceError::Driver { call, code: 0, name: other.to_string() },
+        })?;
+        Ok(shared.gather.get_or_init(|| kernels))
+    }
+
     fn load(shared: &Arc<Shared>) -> Result<Self, CudaError> {
         let module = Module::load(shared, PTX)?;
         let function = |capacity| -> Result<_, CudaError> {
             Ok(Raw(module.kernel(&format!("gather_{capacity}"))?.function()))
         };
         let [few, some, many] = CAPACITIES;
-        Ok(Self([function(few)?, function(some)?, function(many)?]))
+        let by_capacity = [function(few)?, function(some)?, function(many)?];
+        Ok(Self { by_capacity, copy: Raw(module.kernel("copy_range")?.function()) })
+    }
+
+    /// The kernel that copies one range.
+    pub(crate) fn copy(&self) -> Raw<sys::CUfunc_st> {
+        self.copy
     }
 
     /// The smallest kernel for that many rows, with its capacity.
     fn smallest(&self, rows: usize) -> Option<(usize, Raw<sys::CUfunc_st>)> {
-        CAPACITIES.into_iter().zip(self.0).find(|(capacity, _)| *capacity >= rows)
+        CAPACITIES.into_iter().zip(self.by_capacity).find(|(capacity, _)| *capacity >= rows)
     }
 }
 
@@ -109,16 +130,7 @@ impl GatherNode {
         sources: &[DevicePtr],
     ) -> Result<(Self, DevicePages)> {
         let call = Call::Gather;
-        let kernels = match shared.gather.get() {
-            Some(kernels) => kernels,
-            None => {
-                let kernels = GatherKernels::load(shared).map_err(|error| match error {
-                    CudaError::Device(error) => error,
-                    other => DeviceError::Driver { call, code: 0, name: other.to_string() },
-                })?;
-                shared.gather.get_or_init(|| kernels)
-            }
-        };
+        let kernels = GatherKernels::of(shared, call)?;
         let too_many =
             || DeviceError::invalid(call, Problem::RowCount { rows: rows.len(), sources: sources.len() });
         let (capacity, function) = kernels.smallest(rows.len()).ok_or_else(too_many)?;
@@ -201,6 +213,7 @@ mod tests {
             assert_eq!(parameters, Some(vec![8, capacity as u32 * 8]));
         }
         assert_eq!(CAPACITIES.last(), Some(&MOST_ROWS));
+        assert_eq!(entry_parameters(PTX, "copy_range"), Some(vec![8; 4]));
     }
 
     #[test]

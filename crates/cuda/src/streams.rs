@@ -46,7 +46,7 @@ impl Streams for CudaDevice {
 
     fn capabilities(&self) -> Capabilities {
         let limits = &self.shared.limits;
-        let mut capabilities = Capabilities::HOST_CALLS;
+        let mut capabilities = Capabilities::HOST_CALLS | Capabilities::EXEC_BYTES;
         capabilities.set(Capabilities::RESERVE_MAP, limits.granularity > 0);
         capabilities.set(Capabilities::STREAM_ORDERED_ALLOCATION, limits.async_allocation);
         capabilities

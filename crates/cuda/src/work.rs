@@ -5,10 +5,11 @@ use std::sync::Arc;
 use cudarc::driver::sys::{self, CUresult, CUstreamCaptureStatus};
 use graphgrove_device::{
     Args, Call, CaptureFailure, DeviceError, DevicePtr, GatherRow, HostMemory as _, KernelHandle as _,
-    LaunchDims, NodeId, Problem, Result, StreamHandle as _, Work,
+    LaunchDims, NodeId, NodeKind, Problem, Result, StreamHandle as _, Work,
 };
 
 use crate::capture_table::Node;
+use crate::copy_node::CopyNode;
 use crate::device::CudaDevice;
 use crate::error::CudaError;
 use crate::event::OwnedEvent;
@@ -201,6 +202,19 @@ impl Work for CudaDevice {
         self.shared.alive()?;
         check_range(call, to, bytes)?;
         check_range(call, from, bytes)?;
+        self.enter_on(call, stream)?;
+        if self.captures(call, stream)? {
+            let node = CopyNode::prepare(&self.shared, call, bytes)?;
+            node.check(&self.shared, call, to, from)?;
+            let enqueue = || {
+                node.with_ends(to, from, |arguments| {
+                    self.launch_kernel(stream, node.function.0, node.dims, arguments)
+                })
+            };
+            let subject = Subject::Launch(node.dims);
+            let recording = || Recording::Copy(node);
+            return self.enqueue(call, stream, subject, None, recording, enqueue).map(Enqueued::node);
+        }
         let size = usize::try_from(bytes).unwrap_or(usize::MAX);
         let mut refused = CUresult::CUDA_SUCCESS;
         let enqueued = self.enqueue(
@@ -208,7 +222,7 @@ impl Work for CudaDevice {
             stream,
             Subject::Range { address: to, bytes },
             None,
-            || Recording::Copy { bytes },
+            || Recording::Foreign { kind: NodeKind::Copy, name: None },
             || {
                 // SAFETY: the driver refuses addresses that it does not know, and the handle keeps the stream alive.
                 refused = unsafe { sys::cuMemcpyDtoDAsync_v2(to.get(), from.get(), size, stream.handle()) };

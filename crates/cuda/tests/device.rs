@@ -9,6 +9,7 @@ mod device {
     pub(crate) mod allocation;
     pub(crate) mod blas;
     pub(crate) mod child;
+    pub(crate) mod copies;
     pub(crate) mod faults;
     pub(crate) mod field_reports;
     pub(crate) mod foreign_nodes;
@@ -48,6 +49,9 @@ const ON_GPU: &[OnGpu] = tests![
     blas::r28_a_captured_product_has_a_workspace_for_as_long_as_its_exec,
     blas::an_allocation_behind_a_product_is_named_by_the_librarys_kernel,
     blas::a_product_of_nothing_or_at_null_is_refused,
+    copies::a_copy_recorded_in_one_kind_of_memory_is_patched_to_the_other,
+    copies::a_recorded_copy_of_any_length_and_alignment_is_exact,
+    copies::a_copy_is_not_patched_to_where_no_memory_is,
     foreign_nodes::nodes_of_other_code_have_ids_behind_the_recorded_ones,
     foreign_nodes::a_kernel_node_of_other_code_is_patched,
     foreign_nodes::an_allocation_of_other_code_is_named_by_what_came_before,

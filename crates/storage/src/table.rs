@@ -13,6 +13,8 @@ pub(crate) struct Table {
     pub(crate) key: u64,
     pub(crate) producer: Arc<str>,
     pub(crate) outputs: Box<[PlannedOutput]>,
+    /// The outputs that lie in slots of others, with those slots.
+    siblings: Box<[(SlotIndex, SlotIndex)]>,
     /// Where each output's block lies and how far into it the output begins, apart from what the way of an output to its
     /// caller does not need.
     places: Box<[Place]>,
@@ -86,6 +88,10 @@ impl Table {
             }
         }
         refuse_shared_blocks(&outputs)?;
+        let siblings = (0..count).map(SlotIndex::new).zip(&outputs).filter_map(|(slot, output)| {
+            if let OutputClass::Sibling(owner) = output.class { Some((slot, owner)) } else { None }
+        });
+        let siblings = siblings.collect();
         let mut shared = Vec::new();
         for (slot, &returns) in (0..count).map(SlotIndex::new).zip(&holds) {
             let is_saved = saved.get(slot.word() as usize).is_some_and(|bits| bits & slot.bit() != 0);
@@ -112,6 +118,7 @@ impl Table {
         let places = places.collect();
         Ok(Self {
             places,
+            siblings,
             id: SlabId::next(),
             key,
             producer,
@@ -143,13 +150,9 @@ impl Table {
 
     /// The outputs that lie in a slot, its own among them.
     pub(crate) fn outputs_on(&self, slot: SlotIndex) -> impl Iterator<Item = SlotIndex> {
-        (0..).map(SlotIndex::new).zip(&self.outputs).filter_map(move |(output, planned)| {
-            match planned.class {
-                OutputClass::Fresh if output == slot => Some(output),
-                OutputClass::Sibling(owner) if owner == slot => Some(output),
-                _ => None,
-            }
-        })
+        let own = self.output(slot).is_some_and(|output| output.class == OutputClass::Fresh);
+        let siblings = self.siblings.iter().filter(move |(_, owner)| *owner == slot);
+        own.then_some(slot).into_iter().chain(siblings.map(|(sibling, _)| *sibling))
     }
 
     #[inline]

@@ -97,6 +97,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         file: "crates/graphgrove/examples/train/main.rs",
         runs: &[
             (Check, "train", "--device cuda"),
+            (Check, "train-kernel", "--device cuda --without-library --epochs 5"),
             (Bench, "train-modes", "--device cuda --epochs 30 --json"),
         ],
     },
@@ -106,7 +107,10 @@ pub(super) const PROGRAMS: &[Program] = &[
         kind: Kind::Example,
         target: "decode",
         file: "crates/graphgrove/examples/decode/main.rs",
-        runs: &[(Check, "decode", "--device cuda")],
+        runs: &[
+            (Check, "decode", "--device cuda"),
+            (Check, "decode-kernel", "--device cuda --without-library --rounds 2"),
+        ],
     },
     Program {
         name: "capture_and_replay",

@@ -29,24 +29,28 @@ pub(crate) enum Products {
 }
 
 impl Products {
-    /// For work on this stream, which has to be the one that calls run on.
-    pub(crate) fn new(device: &CudaDevice, stream: &Stream) -> Result<Self, CudaError> {
-        match Blas::new(device, stream) {
-            Ok(blas) => Ok(Self::Library(Mutex::new(blas))),
-            Err(CudaError::NoLibrary { .. }) => {
-                let code = device.compile(SOURCE, &[])?;
-                // SAFETY: the kernel reads m * k and k * n elements and writes m * n, which is what its callers give it.
-                Ok(Self::Kernel(unsafe { device.load(&code) }?.kernel("product")?))
+    /// For work on this stream, which has to be the one that calls run on. By the kernel if `without_library`, too.
+    pub(crate) fn new(
+        device: &CudaDevice,
+        stream: &Stream,
+        without_library: bool,
+    ) -> Result<Self, CudaError> {
+        if !without_library {
+            match Blas::new(device, stream) {
+                Err(CudaError::NoLibrary { .. }) => {}
+                blas => return Ok(Self::Library(Mutex::new(blas?))),
             }
-            Err(error) => Err(error),
         }
+        let code = device.compile(SOURCE, &[])?;
+        // SAFETY: the kernel reads m * k and k * n elements and writes m * n, which is what its callers give it.
+        Ok(Self::Kernel(unsafe { device.load(&code) }?.kernel("product")?))
     }
 
     /// Which it is.
     pub(crate) const fn name(&self) -> &'static str {
         match self {
             Self::Library(_) => "cuBLAS",
-            Self::Kernel(_) => "a kernel, since cuBLAS is missing",
+            Self::Kernel(_) => "a kernel of its own",
         }
     }
 

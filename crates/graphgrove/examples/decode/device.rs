@@ -62,16 +62,17 @@ impl Backend for Simulated {
 pub(crate) struct Cuda {
     device: Arc<CudaDevice>,
     module: Module,
+    without_library: bool,
     /// What multiplies matrices, once kernels were made.
     products: OnceLock<&'static str>,
 }
 
 impl Cuda {
-    /// Opens the device.
-    pub(crate) fn open() -> Result<Self, CudaError> {
+    /// Opens the device. Matrices are multiplied by a kernel if `without_library`, or if cuBLAS is missing.
+    pub(crate) fn open(without_library: bool) -> Result<Self, CudaError> {
         let device = CudaDevice::open(0)?;
         let module = on_cuda::compile(&device)?;
-        Ok(Self { device: Arc::new(device), module, products: OnceLock::new() })
+        Ok(Self { device: Arc::new(device), module, without_library, products: OnceLock::new() })
     }
 
     /// The device, its driver, and what multiplies matrices.
@@ -100,7 +101,7 @@ impl Backend for Cuda {
     }
 
     fn kernels(&self, engine: &Engine<CudaDevice>) -> Result<CudaKernels, AnyError> {
-        let kernels = CudaKernels::new(&self.module, engine)?;
+        let kernels = CudaKernels::new(&self.module, engine, self.without_library)?;
         self.products.get_or_init(|| kernels.products());
         Ok(kernels)
     }

@@ -42,6 +42,9 @@ struct Arguments {
     /// The device.
     #[arg(long, default_value = "sim")]
     device: DeviceChoice,
+    /// Multiplies matrices by a kernel of this example even where cuBLAS is there.
+    #[arg(long)]
+    without_library: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -62,7 +65,7 @@ fn main() -> ExitCode {
     let simulated = Simulated { seed: arguments.seed };
     let ran = match arguments.device {
         DeviceChoice::Sim => run(&simulated, &arguments).map(|(is_equal, _)| is_equal),
-        DeviceChoice::Cuda => match Cuda::open() {
+        DeviceChoice::Cuda => match Cuda::open(arguments.without_library) {
             Ok(cuda) => run(&cuda, &arguments).and_then(|(is_equal, tokens)| {
                 Ok(compare(&cuda, &simulated, &arguments, &tokens)? && is_equal)
             }),

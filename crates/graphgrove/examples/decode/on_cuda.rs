@@ -31,9 +31,13 @@ pub(crate) struct CudaKernels {
 }
 
 impl CudaKernels {
-    pub(crate) fn new(module: &Module, engine: &Engine<CudaDevice>) -> Result<Self, CudaError> {
+    pub(crate) fn new(
+        module: &Module,
+        engine: &Engine<CudaDevice>,
+        without_library: bool,
+    ) -> Result<Self, CudaError> {
         Ok(Self {
-            products: Products::new(engine.device(), engine.stream())?,
+            products: Products::new(engine.device(), engine.stream(), without_library)?,
             embed: module.kernel("embed")?,
             relu: module.kernel("relu")?,
             append: module.kernel("append")?,

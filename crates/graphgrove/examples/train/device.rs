@@ -70,19 +70,20 @@ impl Backend for Simulated {
 pub(crate) struct Cuda {
     device: Arc<CudaDevice>,
     module: Module,
+    without_library: bool,
     name: String,
     /// What multiplies matrices, once kernels were made.
     products: OnceLock<&'static str>,
 }
 
 impl Cuda {
-    /// Opens the device.
-    pub(crate) fn open() -> Result<Self, CudaError> {
+    /// Opens the device. Matrices are multiplied by a kernel if `without_library`, or if cuBLAS is missing.
+    pub(crate) fn open(without_library: bool) -> Result<Self, CudaError> {
         let device = CudaDevice::open(0)?;
         let module = on_cuda::compile(&device)?;
         let (name, driver) = (device.name()?, device.driver_version()?);
         let name = format!("{name}, driver of CUDA {}.{}", driver / 1000, driver % 1000 / 10);
-        Ok(Self { device: Arc::new(device), module, name, products: OnceLock::new() })
+        Ok(Self { device: Arc::new(device), module, without_library, name, products: OnceLock::new() })
     }
 
     /// Whether an error says that there is nothing to run on, and not that something broke.
@@ -104,7 +105,7 @@ impl Backend for Cuda {
     }
 
     fn kernels(&self, engine: &Engine<CudaDevice>) -> Result<CudaKernels, AnyError> {
-        let kernels = CudaKernels::new(&self.module, engine)?;
+        let kernels = CudaKernels::new(&self.module, engine, self.without_library)?;
         self.products.get_or_init(|| kernels.products());
         Ok(kernels)
     }

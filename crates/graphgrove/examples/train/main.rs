@@ -52,6 +52,9 @@ struct Arguments {
     /// The device.
     #[arg(long, default_value = "sim")]
     device: DeviceChoice,
+    /// Multiplies matrices by a kernel of this example even where cuBLAS is there.
+    #[arg(long)]
+    without_library: bool,
     /// Prints JSON instead of the table.
     #[arg(long)]
     json: bool,
@@ -77,7 +80,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let ran = match arguments.device {
         DeviceChoice::Sim => run(&Simulated { seed: arguments.seed }, &arguments, None),
-        DeviceChoice::Cuda => match Cuda::open() {
+        DeviceChoice::Cuda => match Cuda::open(arguments.without_library) {
             Ok(cuda) => run(&cuda, &arguments, Some(&Simulated { seed: arguments.seed })),
             Err(error) => {
                 eprintln!("train: --device cuda: {error}");

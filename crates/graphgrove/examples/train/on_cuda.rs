@@ -30,9 +30,13 @@ pub(crate) struct CudaKernels {
 }
 
 impl CudaKernels {
-    pub(crate) fn new(module: &Module, engine: &Engine<CudaDevice>) -> Result<Self, CudaError> {
+    pub(crate) fn new(
+        module: &Module,
+        engine: &Engine<CudaDevice>,
+        without_library: bool,
+    ) -> Result<Self, CudaError> {
         Ok(Self {
-            products: Products::new(engine.device(), engine.stream())?,
+            products: Products::new(engine.device(), engine.stream(), without_library)?,
             bias: module.kernel("bias")?,
             cross_entropy: module.kernel("cross_entropy")?,
             bias_gradient: module.kernel("bias_gradient")?,
