@@ -1,0 +1,2 @@
+//! Searches for scenarios that fail.
+fn main() {}
