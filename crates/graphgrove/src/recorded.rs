@@ -9,7 +9,7 @@ use graphgrove_replay::{
 use graphgrove_storage::{
     InputIndex, InputPlan, InputRole, Layout, SlotIndex, SlotValue, Step, Storage, StorageId, Tensor, Watch,
 };
-use graphgrove_tree::{Expected, NodeId, RecordPlan, Role, Source};
+use graphgrove_tree::{Expected, NodeId, ParamIndex, RecordPlan, Role, Source};
 
 use crate::captured::{Made, Seen};
 use crate::describe::{ALIGNMENT, Described};
@@ -48,6 +48,7 @@ impl<D: Device> Grove<D> {
         self.reasons.add(&request.data.name, format!("recorded: {}", plan.reason()));
         let end = plan.path_change().path_end().cloned();
         let (parent, roles) = (plan.parent(), plan.inputs().to_vec());
+        let demoted = plan.params().map(|params| params.staged().to_vec()).unwrap_or_default();
         let is_watched = roles.iter().zip(args.iter()).any(|(expected, arg)| {
             matches!(expected.role, Role::Staged(_))
                 && arg.tensor().is_some_and(|tensor| self.is_of_path(tensor))
@@ -56,8 +57,10 @@ impl<D: Device> Grove<D> {
         if let Some(end) = end {
             self.end_path(request, args, &end)?;
         }
-        let recorded =
-            self.restore(parent).and_then(|()| self.capture(request, args, parent, &roles, described));
+        let recorded = self.restore(parent).and_then(|()| {
+            let inputs = self.input_plan(request, args, &roles, &demoted)?;
+            self.capture(request, args, parent, &inputs, described)
+        });
         let recorded = match recorded {
             Ok(recorded) => recorded,
             Err(error) => {
@@ -100,14 +103,13 @@ impl<D: Device> Grove<D> {
         request: &Request<'_, D>,
         args: &mut [Arg<'_, D>],
         parent: Option<NodeId>,
-        roles: &[Expected],
+        plan: &InputPlan,
         described: &Described,
     ) -> Result<Recorded<D>> {
         self.replayer.enter(&self.stream)?;
         let key = (request.function, described.key);
-        let plan = self.input_plan(request, args, roles)?;
         let (memory_plan, place) = if self.options.plan_memory {
-            let given = self.given_blocks(args, &plan)?;
+            let given = self.given_blocks(args, plan)?;
             let above = parent.and_then(|parent| self.nodes.get(parent)?.place.as_ref());
             self.layouts.plan(&self.pool, key, above, parent.is_none(), &given)
         } else {
@@ -115,7 +117,7 @@ impl<D: Device> Grove<D> {
         };
         let mut session = Some(self.pool.recording(&self.stream, memory_plan.as_ref())?);
         let mut given_up = Vec::new();
-        let recorded = self.capture_in(&mut session, request, args, parent, &plan, described, &mut given_up);
+        let recorded = self.capture_in(&mut session, request, args, parent, plan, described, &mut given_up);
         match recorded {
             Ok(mut recorded) => {
                 recorded.held.place = place;
@@ -253,14 +255,21 @@ impl<D: Device> Grove<D> {
         }
     }
 
-    /// What becomes of each input, as the tree has decided for those that are outputs of the path.
+    /// What becomes of each input, as the tree has decided for those that are outputs of the path. `demoted` are the parameters that
+    /// have moved so often that the tree has them staged: a recording that used them where they are would fit no later call.
     pub(crate) fn input_plan(
         &self,
         request: &Request<'_, D>,
         args: &[Arg<'_, D>],
         roles: &[Expected],
+        demoted: &[ParamIndex],
     ) -> Result<InputPlan> {
-        let specs = self.specs(request, args);
+        let mut specs = self.specs(request, args);
+        for param in demoted {
+            if let Some(spec) = specs.get_mut(args.len() + param.get() as usize) {
+                spec.parameter = false;
+            }
+        }
         let managed =
             roles.iter().zip(args).filter(|(expected, _)| matches!(expected.role, Role::Managed { .. }));
         let mut values = Vec::new();

@@ -34,7 +34,7 @@ impl<D: Device> Grove<D> {
         }
         self.restore(parent)?;
         let depth = self.recorded_depth(parent);
-        let inputs = match self.input_plan(request, args, &roles) {
+        let inputs = match self.input_plan(request, args, &roles, &[]) {
             Ok(inputs) => inputs,
             // What can be used in place may not be copied, as where the path has ended.
             Err(Error::Storage(graphgrove_storage::Error::Refused(conflict))) => {

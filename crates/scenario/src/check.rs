@@ -339,7 +339,9 @@ impl Checker<'_> {
                 let is_number = self.names.get(&left.text).is_some_and(|kind| numbers.contains(kind));
                 match right {
                     Values::Of(right) if is_number => self.is(right, &numbers).map(drop),
-                    Values::Of(right) => self.is(left, &tensors).and_then(|_| self.is(right, &tensors)).map(drop),
+                    Values::Of(right) => {
+                        self.is(left, &tensors).and_then(|_| self.is(right, &tensors)).map(drop)
+                    }
                     Values::New(tensor) => {
                         self.is(left, &tensors)?;
                         self.new_tensor(tensor)

@@ -19,8 +19,8 @@ pub use expectation::{Comparison, Counter, Demand, Expectation, Measure, Values}
 pub use parse::parse;
 pub use place::Place;
 pub use program::{
-    Binary, ErrorKind, Fill, Function, ModeName, Name, NewTensor, Number, Old, Operand, Scenario, Shape, Statement,
-    Unary, View, What, When, mixed,
+    Binary, ErrorKind, Fill, Function, ModeName, Name, NewTensor, Number, Old, Operand, Scenario, Shape,
+    Statement, Unary, View, What, When, mixed,
 };
 pub use run::{Finding, Options, Outcome, Report, run, setups};
 pub use setting::{Capability, Filter, Limit, Setting};

@@ -7,8 +7,8 @@ use crate::program::{
     Arg, Arithmetic, Call, CallKind, How, InPlace, Line, Made, MoveTo, Op, Room, Statement, What,
 };
 use crate::{
-    Demand, Expectation, Fill, Filter, Function, Measure, Name, NewTensor, Number, Operand, Scenario, Setting,
-    Values, View, When,
+    Demand, Expectation, Fill, Filter, Function, Measure, Name, NewTensor, Number, Operand, Scenario,
+    Setting, Values, View, When,
 };
 
 impl Display for Name {

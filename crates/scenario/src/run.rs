@@ -125,7 +125,8 @@ fn run_in(
         _ => None,
     });
     let seed = seed.or(of_file).unwrap_or(0);
-    let start = |error: &dyn std::fmt::Display| (Failure::Wrong { line: 0, why: error.to_string() }, String::new());
+    let start =
+        |error: &dyn std::fmt::Display| (Failure::Wrong { line: 0, why: error.to_string() }, String::new());
     let world = World::new(scenario, setup, seed, explains).map_err(|error| start(&error))?;
     let mut interp = Interp::new(&world, seed);
     let ran = catch_unwind(AssertUnwindSafe(|| {
@@ -161,7 +162,9 @@ fn explain(world: &World<'_>) -> String {
     for site in &world.sites {
         if let Ok(reasons) = site.engine.reasons() {
             text.push_str("why calls did not simply replay:\n");
-            reasons.iter().for_each(|of| text.push_str(&format!("  {} x {}: {}\n", of.calls, of.function, of.why)));
+            reasons
+                .iter()
+                .for_each(|of| text.push_str(&format!("  {} x {}: {}\n", of.calls, of.function, of.why)));
         }
         if let Ok(outline) = site.engine.outline() {
             text.push_str("the recordings:\n");
@@ -172,7 +175,11 @@ fn explain(world: &World<'_>) -> String {
 }
 
 /// Lets go of everything, and looks whether all memory is given back and whether the checker has found anything.
-fn end(world: World<'_>, names: std::collections::BTreeMap<String, Binding>, seed: u64) -> Result<(), String> {
+fn end(
+    world: World<'_>,
+    names: std::collections::BTreeMap<String, Binding>,
+    seed: u64,
+) -> Result<(), String> {
     let is_poisoned = world.is_poisoned.load(Ordering::Relaxed);
     let World { device, sites, yard, sets, left, .. } = world;
     device.clear_faults();
@@ -203,7 +210,11 @@ fn end(world: World<'_>, names: std::collections::BTreeMap<String, Binding>, see
     device.verdict().map_err(|found| format!("the checker found:\n{found}"))
 }
 
-fn settle(yard: &memory::Graveyard, device: &Arc<graphgrove_sim::SimDevice>, is_poisoned: bool) -> Result<(), String> {
+fn settle(
+    yard: &memory::Graveyard,
+    device: &Arc<graphgrove_sim::SimDevice>,
+    is_poisoned: bool,
+) -> Result<(), String> {
     if is_poisoned {
         let _ = device.synchronize();
         yard.clear();

@@ -86,9 +86,10 @@ fn every_example_of_the_pages_runs() {
     let run = |(place, text): &(String, String)| match parse(text) {
         Ok(scenario) => match run(&scenario, &Options::default()).outcome {
             Outcome::Passed | Outcome::Skipped { .. } => None,
-            Outcome::Failed(finding) | Outcome::Impossible(finding) => {
-                Some(format!("{place}, line {} in {}: {}\n{}", finding.line, finding.setup, finding.why, finding.explained))
-            }
+            Outcome::Failed(finding) | Outcome::Impossible(finding) => Some(format!(
+                "{place}, line {} in {}: {}\n{}",
+                finding.line, finding.setup, finding.why, finding.explained
+            )),
         },
         Err(error) => Some(format!("{place}: {error}\n{text}")),
     };

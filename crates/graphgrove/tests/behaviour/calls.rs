@@ -1,9 +1,9 @@
 //! The way of calls: warm-up, recording, replay.
 
-use graphgrove::{Engine, Layers, Mode, args};
-use graphgrove_sim::SimDevice;
+use graphgrove::{Engine, LaunchDims, Layers, Mode, ParamSet, args};
+use graphgrove_sim::{SimDevice, kernels};
 
-use crate::garden::{Garden, N, layout};
+use crate::garden::{Garden, N, layout, zip_args};
 
 #[test]
 fn a_function_warms_up_is_recorded_and_is_replayed_with_the_inputs_of_each_call() {
@@ -81,4 +81,30 @@ fn an_input_that_the_step_before_has_left_needs_no_recording_of_its_own() {
     let calls = garden.engine.stats().unwrap().calls;
     assert_eq!((calls.warm_ups, calls.recordings, calls.replays, calls.eager), (1, 1, 10, 0));
     garden.device.verdict().unwrap();
+}
+
+#[test]
+fn a_parameter_that_is_never_where_it_was_is_staged_after_a_few_recordings() {
+    for layers in [Layers::all(), Layers::prefix(3)] {
+        let garden = Garden::new(Engine::<SimDevice>::builder().layers(layers));
+        let kernel = kernels::zip::<f32>(&garden.device, "add", |a, b| a + b);
+        let shift = garden.engine.function("shift", move |cx| {
+            let out = cx.empty(layout())?;
+            let args = zip_args(cx.input(0)?, cx.param(0)?, &out)?;
+            cx.launch(&kernel, LaunchDims::for_elements(N as u32), &args)?;
+            Ok(vec![out])
+        });
+        let x = garden.tensor(1.0);
+        let mut params = ParamSet::new(vec![garden.tensor(0.0)]).unwrap();
+        let mut old = Vec::new();
+        for turn in 0..20_u8 {
+            // What is still held is where nothing else can be.
+            old.push(params.replace(0, garden.tensor(f32::from(turn))).unwrap());
+            let [out] = shift.with(&params).call(args![&x]).unwrap().into_array().unwrap();
+            assert_eq!(garden.value(&out), 1.0 + f32::from(turn), "{layers}");
+        }
+        let calls = garden.engine.stats().unwrap().calls;
+        assert_eq!(calls.eager, 0, "{calls:?}");
+        assert!(calls.recordings <= 6 && calls.replays >= 13, "{calls:?}");
+    }
 }

@@ -53,7 +53,9 @@ fn main() -> ExitCode {
     match arguments.device.as_str() {
         "sim" => {}
         "cuda" => {
-            eprintln!("scenario: --device cuda is not built yet: the kernels of scenarios are written for the simulated device");
+            eprintln!(
+                "scenario: --device cuda is not built yet: the kernels of scenarios are written for the simulated device"
+            );
             return ExitCode::from(2);
         }
         other => {

@@ -101,7 +101,12 @@ impl<'a> Cursor<'a> {
     }
 
     /// A word of a list.
-    pub(super) fn one_of<T: Copy>(&mut self, all: &[T], word: impl Fn(T) -> &'static str, what: &str) -> Result<T> {
+    pub(super) fn one_of<T: Copy>(
+        &mut self,
+        all: &[T],
+        word: impl Fn(T) -> &'static str,
+        what: &str,
+    ) -> Result<T> {
         let found = self.word().and_then(|found| all.iter().copied().find(|one| word(*one) == found));
         match found {
             Some(one) => {

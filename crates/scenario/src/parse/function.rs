@@ -41,7 +41,11 @@ pub(super) fn function(cursor: &mut Cursor<'_>, row: &Row) -> Result<Function> {
         }
     }
     if !cursor.is_done() {
-        let expected = if outputs.is_empty() { "`->`, `with` or the end of the line" } else { "`,`, `with` or the end of the line" };
+        let expected = if outputs.is_empty() {
+            "`->`, `with` or the end of the line"
+        } else {
+            "`,`, `with` or the end of the line"
+        };
         return Err(cursor.expected(expected));
     }
     let body = row.block.iter().map(line).collect::<Result<Vec<_>>>()?;

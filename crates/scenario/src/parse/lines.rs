@@ -1,8 +1,8 @@
 //! Lines and blocks: what is indented further belongs to the line above it.
 
+use crate::Place;
 use crate::error::{ParseError, Result};
 use crate::parse::token::{Token, tokens};
-use crate::Place;
 
 /// A line, and the block below it.
 #[derive(Debug)]
@@ -98,9 +98,17 @@ mod tests {
 
     #[test]
     fn a_first_line_may_not_be_indented_and_a_block_keeps_its_indentation() {
-        assert!(rows("  a\n").unwrap_err().to_string().starts_with("1:3: found a line that is indented by 2, expected one"));
+        assert!(
+            rows("  a\n")
+                .unwrap_err()
+                .to_string()
+                .starts_with("1:3: found a line that is indented by 2, expected one")
+        );
         let error = rows("a\n    b\n  c\n").unwrap_err();
-        assert_eq!(error.to_string(), "3:3: found a line that is indented by 2, expected one that is indented by 0");
+        assert_eq!(
+            error.to_string(),
+            "3:3: found a line that is indented by 2, expected one that is indented by 0"
+        );
         assert!(rows("a\n\tb\n").is_err());
     }
 }

@@ -5,7 +5,8 @@ use crate::parse::cursor::Cursor;
 use crate::parse::function::{mode_name, old};
 use crate::{Filter, Limit, ModeName, Setting};
 
-const SETTING: &str = "a setting: `only`, `old`, `seed`, `limit`, `budget`, `memory`, `strict`, `lazy`, `no-plan`, `engines`";
+const SETTING: &str =
+    "a setting: `only`, `old`, `seed`, `limit`, `budget`, `memory`, `strict`, `lazy`, `no-plan`, `engines`";
 
 /// What stands behind `set`.
 pub(super) fn setting(cursor: &mut Cursor<'_>) -> Result<Setting> {
@@ -51,7 +52,8 @@ pub(super) fn filter(cursor: &mut Cursor<'_>) -> Result<Filter> {
         return Ok(Filter::All);
     }
     if !cursor.word().is_some_and(|word| ModeName::of(word).is_some()) {
-        return Err(cursor.expected("`all`, or a mode (`trees`, `one-pool`, `eager`), perhaps with layers (`trees/3`)"));
+        return Err(cursor
+            .expected("`all`, or a mode (`trees`, `one-pool`, `eager`), perhaps with layers (`trees/3`)"));
     }
     let mode = mode_name(cursor)?;
     if !cursor.eat("/") {

@@ -295,7 +295,8 @@ fn call(cursor: &mut Cursor<'_>, outputs: Vec<Option<Name>>) -> Result<What> {
             stream = Some(cursor.name("the name of a stream")?);
         } else if fails.is_none() && cursor.eat("fails") {
             let kind = cursor.one_of(ErrorKind::ALL, ErrorKind::word, ErrorKind::WHAT)?;
-            let text = (!cursor.is_done() && !cursor.is("on")).then(|| cursor.text("a part of the message in quotes"));
+            let text = (!cursor.is_done() && !cursor.is("on"))
+                .then(|| cursor.text("a part of the message in quotes"));
             fails = Some(Fails { kind, text: text.transpose()? });
         } else {
             return Err(cursor.expected("`on`, `fails` or the end of the line"));

@@ -6,8 +6,8 @@ use winnow::prelude::*;
 use winnow::stream::{LocatingSlice, Location};
 use winnow::token::{any, one_of, take_till, take_while};
 
-use crate::error::{ParseError, Result};
 use crate::Place;
+use crate::error::{ParseError, Result};
 
 /// One word of a line, a number, a text in quotes or a sign.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,7 +35,7 @@ impl Token {
 
 /// Longer ones first, so that none is read as the beginning of another.
 const SIGNS: [&str; 18] =
-    ["->", "==",  "!=", "<=", ">=", "=", "<", ">", "(", ")", "[", "]", ",", "+", "-", "*", "/", ":"];
+    ["->", "==", "!=", "<=", ">=", "=", "<", ">", "(", ")", "[", "]", ",", "+", "-", "*", "/", ":"];
 
 type Input<'i> = LocatingSlice<&'i str>;
 
@@ -126,7 +126,10 @@ mod tests {
     #[test]
     fn what_is_none_of_them_is_refused_at_its_column() {
         let error = tokens("ü = 1", 3, 2).unwrap_err();
-        assert_eq!(error.to_string(), "3:3: found `ü`, expected a word, a number, a text in quotes or a sign");
+        assert_eq!(
+            error.to_string(),
+            "3:3: found `ü`, expected a word, a number, a text in quotes or a sign"
+        );
         assert_eq!(tokens("a = \"b", 1, 0).unwrap_err().place.column, 5);
     }
 

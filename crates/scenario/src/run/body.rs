@@ -57,7 +57,11 @@ impl Part {
         };
         let step = self.step.unwrap_or(1).max(1);
         let at = self.at.min(*size);
-        Ok(Window { first: at * stride, shape: vec![(size - at).div_ceil(step)], strides: vec![stride * step] })
+        Ok(Window {
+            first: at * stride,
+            shape: vec![(size - at).div_ceil(step)],
+            strides: vec![stride * step],
+        })
     }
 }
 
@@ -82,7 +86,11 @@ pub(crate) trait Machine {
     /// A program that cannot be.
     fn impossible(&mut self, line: &Line, why: String) -> Self::Error;
     fn shape(&self, tensor: &Self::Tensor) -> Vec<u64>;
-    fn elements(&mut self, a: &Self::Tensor, op: &Elements<Self::Tensor>) -> Result<Self::Tensor, Self::Error>;
+    fn elements(
+        &mut self,
+        a: &Self::Tensor,
+        op: &Elements<Self::Tensor>,
+    ) -> Result<Self::Tensor, Self::Error>;
     fn in_place(&mut self, to: &Self::Tensor, op: &Elements<Self::Tensor>) -> Result<(), Self::Error>;
     /// Of `[m, k]` and `[k, n]`.
     fn matmul(&mut self, a: &Self::Tensor, b: &Self::Tensor) -> Result<Self::Tensor, Self::Error>;
@@ -196,7 +204,9 @@ impl<M: Machine> Running<'_, M> {
             Made::Sum(a) => {
                 let a = self.tensor(line, &a.text)?;
                 if self.machine.shape(&a).is_empty() {
-                    return Err(self.machine.impossible(line, "sums of a tensor without dimensions".to_owned()));
+                    return Err(self
+                        .machine
+                        .impossible(line, "sums of a tensor without dimensions".to_owned()));
                 }
                 self.machine.sum(&a)
             }

@@ -51,9 +51,9 @@ impl<'s> Interp<'_, 's> {
         }
         self.leave_to_body(registered, function);
         let gone: Vec<ModelTensor> = self.unreadable(&args);
-        let (saved, of) = backward.as_ref().map_or((Vec::new(), None), |pending| {
-            (pending.saved.clone(), Some(pending.function.clone()))
-        });
+        let (saved, of) = backward
+            .as_ref()
+            .map_or((Vec::new(), None), |pending| (pending.saved.clone(), Some(pending.function.clone())));
         let before = self.observe();
         let called = self.make(call, registered, &mut args, backward)?;
         self.observed(call, registered, before);
@@ -163,7 +163,8 @@ impl<'s> Interp<'_, 's> {
             })
             .collect();
         if !names.is_empty() && !self.world.sets.read().contains_key(&names) {
-            let tensor = |name: &String| self.handle(&Name::new(name.as_str())).map(|handle| handle.tensor.clone());
+            let tensor =
+                |name: &String| self.handle(&Name::new(name.as_str())).map(|handle| handle.tensor.clone());
             let tensors = names.iter().map(tensor).collect::<Result<Vec<_>, _>>()?;
             let set = ParamSet::new(tensors).map_err(|error| self.wrong(error))?;
             self.world.sets.write().insert(names.clone(), set);
@@ -272,7 +273,8 @@ impl<'s> Interp<'_, 's> {
         let mut hosts = Vec::new();
         let kinds = self.world.inputs.get(&function.name.text);
         for (at, (name, arg)) in function.inputs.iter().zip(args).enumerate() {
-            let place = kinds.map_or(at, |kinds| kinds.iter().take(at).filter(|kind| **kind != Kind::Param).count());
+            let place =
+                kinds.map_or(at, |kinds| kinds.iter().take(at).filter(|kind| **kind != Kind::Param).count());
             let register = match arg {
                 Resolved::Kept(_, model) | Resolved::Given(_, model) | Resolved::Param(_, model) => {
                     Register::Tensor(model.clone())
@@ -290,8 +292,9 @@ impl<'s> Interp<'_, 's> {
         let made = body::run(function, &mut machine, registers);
         let saves = std::mem::take(&mut machine.saves);
         let line = self.line;
-        let made = made.map_err(|stop| {
-            Failure::Impossible { line: if stop.line == 0 { line } else { stop.line }, why: stop.why }
+        let made = made.map_err(|stop| Failure::Impossible {
+            line: if stop.line == 0 { line } else { stop.line },
+            why: stop.why,
         })?;
         Ok((made, saves))
     }
@@ -310,10 +313,14 @@ impl<'s> Interp<'_, 's> {
         let kind = kind_of(error);
         let text = error.to_string();
         let has = |wanted: &dyn Fn(&Op) -> bool| function.body.iter().any(|line| wanted(&line.op));
-        let fails_itself = has(&|op| matches!(op, Op::Fail(_) | Op::Panic(_) | Op::HostWait | Op::Foreign(_)));
-        let is_bounded = self.world.scenario.settings.iter().any(|setting| {
-            matches!(setting, Setting::Budget(_) | Setting::Memory(_))
-        });
+        let fails_itself =
+            has(&|op| matches!(op, Op::Fail(_) | Op::Panic(_) | Op::HostWait | Op::Foreign(_)));
+        let is_bounded = self
+            .world
+            .scenario
+            .settings
+            .iter()
+            .any(|setting| matches!(setting, Setting::Budget(_) | Setting::Memory(_)));
         let is_meant = self.is_faulty() || self.is_poisoned();
         let has_a_reason = match kind {
             ErrorKind::Stale => {
@@ -348,7 +355,12 @@ impl<'s> Interp<'_, 's> {
         match &call.fails {
             Some(fails) if is_it(fails) => {}
             Some(fails) => {
-                let why = format!("`{}` failed: {} expected, not: {text} ({})", call.function, fails.kind.word(), kind.word());
+                let why = format!(
+                    "`{}` failed: {} expected, not: {text} ({})",
+                    call.function,
+                    fails.kind.word(),
+                    kind.word()
+                );
                 return Err(self.wrong(why));
             }
             None if tries || (kind == ErrorKind::Stale && self.may_lack(false)) => {}
@@ -390,7 +402,7 @@ impl<'s> Interp<'_, 's> {
         // A plain run that broke off between two effects has left the first; nobody can take it back.
         for name in names {
             let handle = self.handle(&Name::new(name))?.clone();
-            if let Ok(values) = crate::run::memory::read(&self.world.device, &handle.tensor) {
+            if let Ok(values) = self.read(&handle.tensor) {
                 self.model.set(&handle.model, &values);
             }
         }
@@ -403,7 +415,7 @@ impl<'s> Interp<'_, 's> {
     }
 
     fn observe(&self) -> Option<(CallStats, graphgrove_sim::CallCounts)> {
-        if self.world.is_crowded.load(Ordering::Relaxed) {
+        if self.is_crowded() {
             return None;
         }
         Some((self.site().engine.stats().ok()?.calls, self.world.device.counts()))

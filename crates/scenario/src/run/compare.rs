@@ -66,11 +66,12 @@ impl Interp<'_, '_> {
             let (found, wanted) = (handle.tensor.shape(), &handle.model.shape);
             return Err(self.wrong(format!("`{name}` has the shape {found:?}, not {wanted:?}")));
         }
-        match read(&self.world.device, &handle.tensor) {
+        match self.read(&handle.tensor) {
             Ok(values) => {
                 self.world.compared.fetch_add(1, Ordering::Relaxed);
                 let wanted = self.model.values(&handle.model);
-                let differs = values.iter().zip(&wanted).position(|(value, wanted)| !is_same(*value, *wanted));
+                let differs =
+                    values.iter().zip(&wanted).position(|(value, wanted)| !is_same(*value, *wanted));
                 let Some(at) = differs else { return Ok(()) };
                 let (found, wanted) = (values[at], wanted[at]);
                 let element = index(&handle.model.shape, at);
@@ -80,6 +81,21 @@ impl Interp<'_, '_> {
             Err(StorageError::Stale(_)) => self.is_stale_by_a_rule(&handle.model),
             Err(StorageError::Device(_)) if self.is_faulty() => Ok(()),
             Err(error) => Err(self.wrong(format!("`{name}` cannot be read: {error}"))),
+        }
+    }
+
+    /// The elements of a tensor. While several threads run, only the engine can read: it lets no call in between, and waits for the
+    /// device when nothing captures.
+    pub(crate) fn read(&self, tensor: &Tensor) -> Result<Vec<f32>, StorageError> {
+        if !self.is_crowded() {
+            return read(&self.world.device, tensor);
+        }
+        match self.site().engine.read::<f32>(tensor) {
+            Ok(values) => Ok(values),
+            Err(graphgrove::Error::Storage(error)) => Err(error),
+            Err(graphgrove::Error::Device(error)) => Err(error.into()),
+            // An engine that is shut down calls nothing in between.
+            Err(_) => read(&self.world.device, tensor),
         }
     }
 
@@ -111,7 +127,11 @@ impl Interp<'_, '_> {
             ModeName::Trees if self.world.setup.layers == 0 => now > 0,
             ModeName::Trees => now > *steps,
         };
-        if has_reason { Ok(()) } else { Err(self.wrong(format!("a value {made} is stale, and nothing has ended it"))) }
+        if has_reason {
+            Ok(())
+        } else {
+            Err(self.wrong(format!("a value {made} is stale, and nothing has ended it")))
+        }
     }
 
     /// No two live storages overlap; two handles lie in one block exactly if the interpreter has one vector for them.
@@ -148,7 +168,7 @@ impl Interp<'_, '_> {
     pub(crate) fn values(&self, name: &Name) -> Result<Vec<f32>, Failure> {
         let handle = self.handle(name)?;
         self.settle()?;
-        let values: Result<Vec<f32>, StorageError> = read(&self.world.device, &handle.tensor);
+        let values = self.read(&handle.tensor);
         values.map_err(|error| self.wrong(format!("`{name}` cannot be read: {error}")))
     }
 

@@ -44,7 +44,11 @@ struct Lie {
 impl Lie {
     fn of(tensor: &Tensor) -> Self {
         let layout = tensor.layout();
-        Self { shape: layout.shape().to_vec(), strides: layout.strides().to_vec(), dense: layout.is_contiguous() }
+        Self {
+            shape: layout.shape().to_vec(),
+            strides: layout.strides().to_vec(),
+            dense: layout.is_contiguous(),
+        }
     }
 
     fn count(&self) -> usize {
@@ -342,7 +346,9 @@ impl Machine for DeviceRun<'_, '_> {
                 Err(Error::NoInput { function: self.function.to_owned(), what: LUCK, index: 0 })
             }
             // No hook sees it, so that nothing is printed for a panic that is meant.
-            Op::Panic(when) if self.is_due(*when) => std::panic::resume_unwind(Box::new("the function panics")),
+            Op::Panic(when) if self.is_due(*when) => {
+                std::panic::resume_unwind(Box::new("the function panics"))
+            }
             Op::Hide(_) => {
                 self.state.hidden.lock().extend(tensor.cloned());
                 Ok(())

@@ -8,13 +8,13 @@ use graphgrove_device::{HostMemory, LaunchDims, Memory, Streams, Work};
 use graphgrove_sim::{Failure as SimFailure, Fault, SimDevice, SimHostBuffer, SimStream};
 
 use crate::program::{FaultKind, FaultPlan, How, InPlace, MoveTo, Statement, What};
+use crate::run::body::Machine;
 use crate::run::body::{Elements, Second, evaluate, part};
 use crate::run::device_run::{in_place_kernel, viewed};
 use crate::run::failure::Failure;
 use crate::run::model::{Model, ModelRun, ModelTensor, contents};
 use crate::run::random::Random;
 use crate::run::world::{Site, World};
-use crate::run::body::Machine;
 use crate::{Fill, ModeName, Name, NewTensor, Number, Operand};
 
 /// A tensor of the engine, and what it should be.
@@ -170,7 +170,9 @@ impl<'w, 's> Interp<'w, 's> {
                 let model = self.model.part(&handle.model, &part).map_err(|why| self.impossible(why))?;
                 let tensor = match viewed(&handle.tensor, &part) {
                     Ok(tensor) => tensor.map_err(|why| self.impossible(why))?,
-                    Err(error) => return self.refused(&[handle.model], error, self.may_lack(statement.tries), &[name]),
+                    Err(error) => {
+                        return self.refused(&[handle.model], error, self.may_lack(statement.tries), &[name]);
+                    }
                 };
                 self.bind(name, Binding::Tensor(Handle { tensor, model }))
             }
@@ -183,7 +185,9 @@ impl<'w, 's> Interp<'w, 's> {
                 self.names.remove(&token.text);
                 Ok(())
             }
-            What::Drop { names, elsewhere } => names.iter().try_for_each(|name| self.drop_name(name, *elsewhere)),
+            What::Drop { names, elsewhere } => {
+                names.iter().try_for_each(|name| self.drop_name(name, *elsewhere))
+            }
             What::Step => {
                 self.site().engine.begin_step().map_err(|error| self.wrong(error))?;
                 self.site().steps.fetch_add(1, Ordering::Relaxed);
@@ -424,7 +428,8 @@ impl<'w, 's> Interp<'w, 's> {
         }
         let handle = self.handle(name)?.clone();
         if handle.model.count() != values.len() as u64 || !handle.tensor.layout().is_contiguous() {
-            let why = format!("{} values for a tensor of {}, or one with gaps", values.len(), handle.model.count());
+            let why =
+                format!("{} values for a tensor of {}, or one with gaps", values.len(), handle.model.count());
             return Err(self.impossible(why));
         }
         let address = match handle.tensor.address() {
@@ -466,9 +471,12 @@ impl<'w, 's> Interp<'w, 's> {
     /// Work of the caller's own. Whoever reads what it writes has to be ordered behind it.
     fn enqueue(&mut self, op: &InPlace, stream: &Name) -> Done {
         let to = self.handle(&op.to)?.clone();
-        let (device_op, model_op) = (self.elements(op, |handle| handle.tensor)?, self.elements(op, |handle| handle.model)?);
+        let (device_op, model_op) =
+            (self.elements(op, |handle| handle.tensor)?, self.elements(op, |handle| handle.model)?);
         let device = &self.world.device;
-        if let Some((kernel, args)) = in_place_kernel(device, &to.tensor, &device_op).map_err(|error| self.wrong(error))? {
+        if let Some((kernel, args)) =
+            in_place_kernel(device, &to.tensor, &device_op).map_err(|error| self.wrong(error))?
+        {
             let dims = LaunchDims::for_elements(to.model.count() as u32);
             device.launch(self.stream(stream)?, &kernel, dims, &args).map_err(|error| self.wrong(error))?;
         }
@@ -505,7 +513,15 @@ impl<'w, 's> Interp<'w, 's> {
         ordered.map_err(|error| self.wrong(error))
     }
 
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.world.is_crowded.load(Ordering::Relaxed)
+    }
+
+    /// Waits for all work, and gives back what nobody holds. While several threads run, another one may capture, and nobody may wait.
     pub(crate) fn settle(&self) -> Done {
+        if self.is_crowded() {
+            return Ok(());
+        }
         match self.world.yard.settle(&self.world.device) {
             Err(_) if self.is_poisoned() || self.is_faulty() => Ok(()),
             other => other.map_err(|error| self.wrong(error)),

@@ -104,7 +104,8 @@ pub(crate) fn places(shape: &[u64], strides: &[u64]) -> impl Iterator<Item = u64
     let dims: Vec<(u64, u64)> = shape.iter().copied().zip(strides.iter().copied()).rev().collect();
     let count: u64 = shape.iter().product();
     (0..count).map(move |number| {
-        let step = |(rest, at): (u64, u64), &(size, stride): &(u64, u64)| (rest / size, at + rest % size * stride);
+        let step =
+            |(rest, at): (u64, u64), &(size, stride): &(u64, u64)| (rest / size, at + rest % size * stride);
         dims.iter().fold((number, 0), step).1
     })
 }

@@ -1,9 +1,9 @@
 //! The plain interpreter: tensors as views of vectors, and functions that run at once. It knows nothing of recordings.
 
+use crate::Fill;
 use crate::mixed;
 use crate::program::{Line, Op};
 use crate::run::body::{Elements, Machine, Part, Second, dense};
-use crate::Fill;
 
 /// A view of one of the interpreter's vectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,10 +21,13 @@ impl ModelTensor {
 
     /// Where each element is in the vector, in row-major order.
     pub(crate) fn places(&self) -> impl Iterator<Item = usize> + use<> {
-        let dims: Vec<(u64, u64)> = self.shape.iter().copied().zip(self.strides.iter().copied()).rev().collect();
+        let dims: Vec<(u64, u64)> =
+            self.shape.iter().copied().zip(self.strides.iter().copied()).rev().collect();
         let first = self.first;
         (0..self.count()).map(move |number| {
-            let step = |(rest, at): (u64, u64), &(size, stride): &(u64, u64)| (rest / size, at + rest % size * stride);
+            let step = |(rest, at): (u64, u64), &(size, stride): &(u64, u64)| {
+                (rest / size, at + rest % size * stride)
+            };
             dims.iter().fold((number, first), step).1 as usize
         })
     }
@@ -72,7 +75,8 @@ impl Model {
             strides: window.strides,
         };
         let length = self.storages.get(of.storage).map_or(0, Vec::len) as u64;
-        let last: u64 = view.shape.iter().zip(&view.strides).map(|(size, stride)| size.saturating_sub(1) * stride).sum();
+        let last: u64 =
+            view.shape.iter().zip(&view.strides).map(|(size, stride)| size.saturating_sub(1) * stride).sum();
         if view.count() > 0 && view.first + last >= length {
             return Err(format!("a view up to element {} of a tensor of {length}", view.first + last));
         }
@@ -85,7 +89,9 @@ impl Model {
             Second::Number(number) => vec![*number],
             Second::Tensor(tensor) => self.values(tensor),
         };
-        let at = |values: &[f32], i: usize| i.checked_rem(values.len()).and_then(|i| values.get(i)).copied().unwrap_or(0.0);
+        let at = |values: &[f32], i: usize| {
+            i.checked_rem(values.len()).and_then(|i| values.get(i)).copied().unwrap_or(0.0)
+        };
         let a = self.values(a).into_iter().enumerate();
         match op {
             Elements::Unary(op) => a.map(|(_, a)| op.of(a)).collect(),
@@ -172,7 +178,8 @@ impl Machine for ModelRun<'_> {
     }
 
     fn fill(&mut self, shape: &[u64], fill: &Fill) -> Result<ModelTensor, Stop> {
-        let values = contents(fill, shape.iter().product(), &mut || 0.0).map_err(|why| Stop { line: 0, why })?;
+        let values =
+            contents(fill, shape.iter().product(), &mut || 0.0).map_err(|why| Stop { line: 0, why })?;
         Ok(self.model.tensor(shape, values))
     }
 
@@ -216,7 +223,11 @@ impl Machine for ModelRun<'_> {
 }
 
 /// The contents of a new tensor. `random` gives one number after the other.
-pub(crate) fn contents(fill: &Fill, count: u64, random: &mut impl FnMut() -> f32) -> Result<Vec<f32>, String> {
+pub(crate) fn contents(
+    fill: &Fill,
+    count: u64,
+    random: &mut impl FnMut() -> f32,
+) -> Result<Vec<f32>, String> {
     match fill {
         Fill::Same(value) => Ok(vec![*value; count as usize]),
         Fill::Counting => Ok((0..count).map(|at| at as f32).collect()),

@@ -209,7 +209,8 @@ fn register(
     let place = |input: usize| kinds.iter().take(input).filter(|kind| **kind != Kind::Param).count();
     let is_param = |input: usize| kinds.get(input) == Some(&Kind::Param);
     let written = writes(function).inputs;
-    let mutated: Vec<usize> = written.iter().filter(|input| !is_param(**input)).map(|input| place(*input)).collect();
+    let mutated: Vec<usize> =
+        written.iter().filter(|input| !is_param(**input)).map(|input| place(*input)).collect();
     let mut options = FunctionOptions::new().old_outputs(rule).mutates(mutated);
     if mode != setup.mode {
         options = options.mode(match mode {
