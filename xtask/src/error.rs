@@ -16,6 +16,8 @@ pub(crate) enum Error {
     Start { program: String, source: std::io::Error },
     #[error("the output of `{program}` cannot be read: {source}")]
     Output { program: String, source: std::io::Error },
+    #[error("what `{program}` was asked for cannot be run")]
+    Refused { program: String },
     #[error(transparent)]
     Shell(#[from] xshell::Error),
 }

@@ -4,6 +4,7 @@
 mod bench;
 mod error;
 mod layers;
+mod scenario;
 mod stack_test;
 mod tally;
 mod tidy;
@@ -26,6 +27,10 @@ struct Arguments {
 enum Command {
     /// Measures, with every figure of a comparison from the same run.
     Bench(bench::Bench),
+    /// Searches for scenarios that fail, and writes the shrunk ones to tests/scenarios/regressions.
+    Fuzz(scenario::Fuzz),
+    /// Runs scenario files in every mode and with every prefix of the layers; see docs/scenarios.md.
+    Scenario(scenario::Scenario),
     /// Tests the layers in stack order, each with its own dependencies alone, and stops at the first red one.
     StackTest(stack_test::StackTest),
     /// Checks formatting, layout and documentation rules.
@@ -54,6 +59,8 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
     let root = workspace::root();
     match &arguments.command {
         Command::Bench(command) => command.run(&root),
+        Command::Fuzz(command) => command.run(&root),
+        Command::Scenario(command) => command.run(&root),
         Command::StackTest(command) => command.run(&root),
         Command::Tidy => tidy::run(&root),
     }

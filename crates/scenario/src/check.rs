@@ -405,6 +405,7 @@ impl Checker<'_> {
         }
         let mut inner = Checker { scenario: self.scenario, names, inputs: HashMap::new() };
         function.body.iter().try_for_each(|line| inner.line(line))?;
+        keeps_saved(function)?;
         for output in &function.outputs {
             inner.is(output, &[Kind::Tensor, Kind::Param])?;
         }
@@ -439,8 +440,8 @@ impl Checker<'_> {
                 self.names.remove(&name.text);
                 Ok(())
             }
-            Op::Foreign(bytes) => self.number(bytes),
-            Op::HostWait | Op::Fail(_) | Op::Panic(_) | Op::DropCallers(_) => Ok(()),
+            Op::Foreign(bytes) | Op::Scratch(bytes, _) => self.number(bytes),
+            Op::HostWait | Op::Fail(_) | Op::Panic(_) | Op::DropCallers(_) | Op::Poll => Ok(()),
         }
     }
 
@@ -473,6 +474,34 @@ impl Checker<'_> {
             }
         }
     }
+}
+
+/// What a forward has saved may be anybody's by then, so a backward may not write to it.
+fn keeps_saved(function: &Function) -> Result<()> {
+    let mut saved: Vec<&str> = Vec::new();
+    for line in &function.body {
+        match &line.op {
+            Op::Let(name, made) => {
+                let is_saved = match made {
+                    Made::Saved(_) => true,
+                    Made::View(view) => saved.contains(&view.of.text.as_str()),
+                    _ => false,
+                };
+                saved.retain(|other| *other != name.text);
+                if is_saved {
+                    saved.push(&name.text);
+                }
+            }
+            Op::InPlace(op) if saved.contains(&op.to.text.as_str()) => {
+                return Err(ParseError::impossible(
+                    op.to.place,
+                    "what a forward has saved cannot be written to",
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Numbers of the program that a function may use: those that are said once, outside of every block, and not by chance.

@@ -150,6 +150,8 @@ impl Display for Line {
             Op::Hide(name) => write!(f, "hide {name}"),
             Op::Foreign(bytes) => write!(f, "foreign {bytes}"),
             Op::DropCallers(name) => write!(f, "drop-callers {name}"),
+            Op::Scratch(bytes, when) => write!(f, "scratch {bytes}{when}"),
+            Op::Poll => f.write_str("poll"),
         }
     }
 }

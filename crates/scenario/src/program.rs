@@ -180,6 +180,10 @@ pub enum Op {
     Foreign(Number),
     /// Lets go of what the caller calls so.
     DropCallers(Name),
+    /// Uses so many bytes of memory for a while.
+    Scratch(Number, When),
+    /// Lets another thread ask whether earlier work is over.
+    Poll,
 }
 
 /// When something happens.

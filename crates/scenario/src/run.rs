@@ -46,7 +46,7 @@ pub struct Options {
 /// ```
 /// let scenario = graphgrove_scenario::parse(
 ///     "fn double(x) -> y\n  y = mul x 2\n\
-///      repeat 5\n  y = call double(rand [8])\n\
+///      repeat 5\n  y = call double(rand [8])\n  drop y\n\
 ///      expect replays == 3\n",
 /// )?;
 /// let report = graphgrove_scenario::run(&scenario, &graphgrove_scenario::Options::default());

@@ -10,7 +10,7 @@ use crate::{Binary, Function, ModeName, Name, Old, Operand, Unary, When};
 const MADE: &str = "an operation (`add`, `sub`, `mul`, `min`, `max`, `neg`, `relu`, `square`, `mix`, `matmul`, `sum`, `copy`), \
                     a tensor (`[4] 1`, `empty [4]`, `empty like x`), `view`, `saved`, `upload` or `draw`";
 const LINE: &str = "a line of a function (`y = ...`, `add! x y`, `drop`, `save`, `fork`, `join`, `host-wait`, `fail`, `panic`, \
-                    `hide`, `foreign`, `drop-callers`)";
+                    `hide`, `foreign`, `drop-callers`, `scratch`, `poll`)";
 
 /// What stands behind `fn`.
 pub(super) fn function(cursor: &mut Cursor<'_>, row: &Row) -> Result<Function> {
@@ -111,6 +111,12 @@ fn op(cursor: &mut Cursor<'_>) -> Result<Op> {
     }
     if cursor.eat("foreign") {
         return cursor.number("a number of bytes").map(Op::Foreign);
+    }
+    if cursor.eat("poll") {
+        return Ok(Op::Poll);
+    }
+    if cursor.eat("scratch") {
+        return Ok(Op::Scratch(cursor.number("a number of bytes")?, when(cursor)?));
     }
     if cursor.eat("drop-callers") {
         return cursor.name("the name of a tensor or token of the program").map(Op::DropCallers);

@@ -51,7 +51,7 @@ pub(super) fn filter(cursor: &mut Cursor<'_>) -> Result<Filter> {
     if cursor.eat("all") {
         return Ok(Filter::All);
     }
-    if !cursor.word().is_some_and(|word| ModeName::of(word).is_some()) {
+    if cursor.word().is_none_or(|word| ModeName::of(word).is_none()) {
         return Err(cursor
             .expected("`all`, or a mode (`trees`, `one-pool`, `eager`), perhaps with layers (`trees/3`)"));
     }

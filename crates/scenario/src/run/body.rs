@@ -167,13 +167,17 @@ impl<M: Machine> Running<'_, M> {
                 let tensor = self.tensor(line, &name.text)?;
                 self.machine.effect(&line.op, Some(&tensor), 0)
             }
-            Op::Foreign(bytes) => {
+            Op::Foreign(bytes) | Op::Scratch(bytes, _) => {
                 let bytes = self.number(bytes);
                 self.machine.effect(&line.op, None, bytes)
             }
-            Op::Fork(_) | Op::Join(_) | Op::HostWait | Op::Fail(_) | Op::Panic(_) | Op::DropCallers(_) => {
-                self.machine.effect(&line.op, None, 0)
-            }
+            Op::Fork(_)
+            | Op::Join(_)
+            | Op::HostWait
+            | Op::Fail(_)
+            | Op::Panic(_)
+            | Op::DropCallers(_)
+            | Op::Poll => self.machine.effect(&line.op, None, 0),
         }
     }
 

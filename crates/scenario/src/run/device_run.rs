@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use graphgrove::{Args, Context, DType, Error, LaunchDims, Layout, Result, Tensor};
 use graphgrove_device::{Memory, Streams, Work};
-use graphgrove_sim::{KernelFault, KernelScope, SimDevice, SimKernel, SimStream};
+use graphgrove_sim::{KernelFault, KernelScope, SimDevice, SimEvent, SimKernel, SimStream};
 use parking_lot::Mutex;
 
 use crate::program::{Line, Op};
@@ -29,6 +29,8 @@ pub(crate) struct FunctionState {
     pub(crate) hidden: Mutex<Vec<Tensor>>,
     /// What the caller leaves to be dropped in the body.
     pub(crate) callers: Mutex<HashMap<String, Box<dyn std::any::Any + Send>>>,
+    /// An event that was recorded before any call.
+    pub(crate) event: Mutex<Option<SimEvent>>,
     /// Why the program cannot be, if it was found in the body.
     pub(crate) impossible: Mutex<Option<Stop>>,
 }
@@ -358,6 +360,21 @@ impl Machine for DeviceRun<'_, '_> {
                 let at = self.device.allocate_async(&stream, number.max(1))?;
                 self.device.fill(&stream, at, 0, number.max(1))?;
                 Ok(self.device.free_async(&stream, at)?)
+            }
+            Op::Scratch(_, when) if self.is_due(*when) => {
+                let scratch = self.new_tensor(&[number.div_ceil(4)])?;
+                self.context.fill(&scratch, 1)
+            }
+            Op::Poll => {
+                let device = self.device;
+                let event = self.state.event.lock().clone();
+                let Some(event) = event else { return Ok(()) };
+                let asked =
+                    std::thread::scope(|scope| scope.spawn(move || device.query_event(&event)).join());
+                match asked {
+                    Ok(asked) => Ok(asked.map(drop)?),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
             }
             Op::DropCallers(name) => {
                 let dropped = self.state.callers.lock().remove(&name.text);

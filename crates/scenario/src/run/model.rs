@@ -92,20 +92,20 @@ impl Model {
         let at = |values: &[f32], i: usize| {
             i.checked_rem(values.len()).and_then(|i| values.get(i)).copied().unwrap_or(0.0)
         };
-        let a = self.values(a).into_iter().enumerate();
+        let a = self.values(a).into_iter();
         match op {
-            Elements::Unary(op) => a.map(|(_, a)| op.of(a)).collect(),
+            Elements::Unary(op) => a.map(|a| op.of(a)).collect(),
             Elements::Binary(op, b) => {
                 let b = second(b);
-                a.map(|(i, a)| op.of(a, at(&b, i))).collect()
+                a.enumerate().map(|(i, a)| op.of(a, at(&b, i))).collect()
             }
             Elements::Mix(b, k) => {
                 let (b, k) = (second(b), second(k));
-                a.map(|(i, a)| mixed(a, at(&b, i), at(&k, i))).collect()
+                a.enumerate().map(|(i, a)| mixed(a, at(&b, i), at(&k, i))).collect()
             }
             Elements::Copy(b) => {
                 let b = second(b);
-                a.map(|(i, _)| at(&b, i)).collect()
+                a.enumerate().map(|(i, _)| at(&b, i)).collect()
             }
         }
     }

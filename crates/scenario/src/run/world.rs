@@ -8,6 +8,7 @@ use graphgrove::{
     CallStats, Context, Engine, Function as EngineFunction, FunctionOptions, Limits, OldOutput, ParamSet,
     Result as EngineResult, Tensor,
 };
+use graphgrove_device::Streams;
 use graphgrove_pool::pool::{Growth, PoolConfig};
 use graphgrove_sim::SimDevice;
 use parking_lot::{Mutex, RwLock};
@@ -223,6 +224,14 @@ fn register(
         options = options.mutates_params();
     }
     let state = Arc::new(FunctionState::default());
+    if function.body.iter().any(|line| line.op == Op::Poll) {
+        let event = device.create_event().and_then(|event| {
+            device.record_event(&event, engine.stream())?;
+            Ok(event)
+        });
+        // A device that has no event to give has nothing to ask about.
+        *state.event.lock() = event.ok();
+    }
     let (body, beside, on) = (function.clone(), Arc::clone(&state), Arc::clone(device));
     let constants = Arc::clone(constants);
     let function = engine.function_with(function.name.text.clone(), options, move |context| {
