@@ -3,34 +3,42 @@
 use std::sync::Arc;
 
 use graphgrove::{Storage, Tensor};
-use graphgrove_device::{Memory, SegmentMemory, Streams};
-use graphgrove_sim::SimDevice;
+use graphgrove_device::{Device, SegmentMemory};
 use parking_lot::Mutex;
 
 use crate::kernels::layout;
 
-type Segment = <SimDevice as Memory>::Segment;
-
 /// Segments whose last handle is gone and that work may still use. A driver does not wait for work when memory is freed, so a careful
 /// caller does.
-#[derive(Clone, Debug, Default)]
-pub struct Graveyard(Arc<Mutex<Vec<Segment>>>);
+pub struct Graveyard<D: Device>(Arc<Mutex<Vec<D::Segment>>>);
 
-struct Grave {
-    segment: Option<Segment>,
-    yard: Graveyard,
+impl<D: Device> Clone for Graveyard<D> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
 }
 
-impl Drop for Grave {
+impl<D: Device> Default for Graveyard<D> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+struct Grave<D: Device> {
+    segment: Option<D::Segment>,
+    yard: Graveyard<D>,
+}
+
+impl<D: Device> Drop for Grave<D> {
     fn drop(&mut self) {
         self.yard.0.lock().extend(self.segment.take());
     }
 }
 
-impl Graveyard {
+impl<D: Device> Graveyard<D> {
     /// A tensor of these elements, in memory of its own.
     #[must_use]
-    pub fn tensor(&self, device: &SimDevice, values: &[u32]) -> Tensor {
+    pub fn tensor(&self, device: &D, values: &[u32]) -> Tensor {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         if bytes.is_empty() {
             return Tensor::empty(layout(0)).unwrap();
@@ -44,7 +52,7 @@ impl Graveyard {
     }
 
     /// Waits for all work, and gives back what nobody holds.
-    pub fn settle(&self, device: &SimDevice) {
+    pub fn settle(&self, device: &D) {
         device.synchronize().unwrap();
         self.0.lock().clear();
     }

@@ -1,8 +1,7 @@
-//! The two kernels that all functions are made of, on the simulated device and as arithmetic.
+//! The two kernels that all functions are made of, as arithmetic and as what a function launches.
 
 use graphgrove::{Context, DType, Layout, Result, Tensor};
-use graphgrove_device::{Args, LaunchDims};
-use graphgrove_sim::{SimDevice, SimKernel};
+use graphgrove_device::{Args, Device, LaunchDims};
 
 use crate::body::Machine;
 use crate::model::ModelTensor;
@@ -21,57 +20,25 @@ pub const fn accumulated(to: u32, b: u32, k: u32) -> u32 {
 }
 
 /// The kernels of a device.
-#[derive(Clone)]
-pub struct Kernels {
+pub struct Kernels<D: Device> {
     /// `(read a, read b, write out, u32 n, u32 stride of a, u32 length of b, u32 stride of b, u32 k)`
-    pub mix: SimKernel,
+    pub mix: D::Kernel,
     /// `(read_write to, read b, u32 n, u32 stride of to, u32 length of b, u32 stride of b, u32 k)`
-    pub accumulate: SimKernel,
+    pub accumulate: D::Kernel,
 }
 
-impl Kernels {
-    /// Makes them.
-    #[must_use]
-    pub fn new(device: &SimDevice) -> Self {
-        let mix = device.kernel("mix", |scope| {
-            let number = |argument| scope.scalar::<u32>(argument);
-            let size = |argument| number(argument).map(|size| size as usize);
-            let (n, a_by, b_len, b_by, k) = (size(3)?, size(4)?, size(5)?, size(6)?, number(7)?);
-            let out = scope.write::<u32>(2, n)?;
-            for i in 0..n {
-                let a = scope.read_at::<u32>(0, i * a_by, 1)?.get(0);
-                let b = match i.checked_rem(b_len) {
-                    Some(at) => scope.read_at::<u32>(1, at * b_by, 1)?.get(0),
-                    None => 0,
-                };
-                out.set(i, mixed(a, b, k));
-            }
-            Ok(())
-        });
-        let accumulate = device.kernel("accumulate", |scope| {
-            let number = |argument| scope.scalar::<u32>(argument);
-            let size = |argument| number(argument).map(|size| size as usize);
-            let (n, to_by, b_len, b_by, k) = (size(2)?, size(3)?, size(4)?, size(5)?, number(6)?);
-            for i in 0..n {
-                let b = match i.checked_rem(b_len) {
-                    Some(at) => scope.read_at::<u32>(1, at * b_by, 1)?.get(0),
-                    None => 0,
-                };
-                let old = scope.read_at::<u32>(0, i * to_by, 1)?.get(0);
-                scope.write_at::<u32>(0, i * to_by, 1)?.set(0, accumulated(old, b, k));
-            }
-            Ok(())
-        });
-        Self { mix: mix.with_arguments(8), accumulate: accumulate.with_arguments(7) }
+impl<D: Device> Clone for Kernels<D> {
+    fn clone(&self) -> Self {
+        Self { mix: self.mix.clone(), accumulate: self.accumulate.clone() }
     }
 }
 
 /// A running function of an engine, as what operations run on.
-pub struct Running<'r, 'c> {
+pub struct Running<'r, 'c, D: Device> {
     /// What the function sees.
-    pub context: &'r mut Context<'c, SimDevice>,
+    pub context: &'r mut Context<'c, D>,
     /// The kernels.
-    pub kernels: &'r Kernels,
+    pub kernels: &'r Kernels<D>,
 }
 
 /// A layout of so many elements without gaps.
@@ -88,7 +55,7 @@ fn stride(tensor: &Tensor) -> u32 {
     tensor.strides().first().map_or(1, |stride| *stride as u32)
 }
 
-impl Machine for Running<'_, '_> {
+impl<D: Device> Machine for Running<'_, '_, D> {
     type Tensor = Tensor;
     type Error = graphgrove::Error;
 

@@ -7,10 +7,13 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 pub mod body;
+pub mod field_reports;
 pub mod graveyard;
+pub mod ground;
 pub mod kernels;
 pub mod model;
 pub mod program;
 pub mod rig;
+pub mod scene;
 pub mod setup;
 pub mod strategy;

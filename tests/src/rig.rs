@@ -6,14 +6,15 @@ use graphgrove::{
     Arg as EngineArg, Backward, Engine, Error, Function, FunctionOptions, Layers, Limits, Mode, OldOutput,
 };
 use graphgrove::{ParamSet, Tensor};
-use graphgrove_device::{Memory, Streams};
+use graphgrove_device::Device;
 use graphgrove_pool::pool::{Growth, PoolConfig, Range};
-use graphgrove_sim::{SimDevice, SimStream};
+use graphgrove_sim::SimDevice;
 use graphgrove_storage::Error as StorageError;
 
 use crate::body;
 use crate::graveyard::Graveyard;
-use crate::kernels::{Kernels, Running, viewed};
+use crate::ground::Ground;
+use crate::kernels::{Running, viewed};
 use crate::model::{Model, ModelTensor};
 use crate::program::{Arg, Call, FunctionSpec, PARAMS, Program, SETS, Step};
 use crate::setup::Setup;
@@ -39,15 +40,15 @@ struct Handle {
     model: ModelTensor,
 }
 
-struct Pending {
-    token: Backward<SimDevice>,
+struct Pending<D: Device> {
+    token: Backward<D>,
     saved: Vec<ModelTensor>,
     function: usize,
 }
 
-struct Registered {
+struct Registered<D: Device> {
     spec: FunctionSpec,
-    function: Function<SimDevice>,
+    function: Function<D>,
     mode: Mode,
     calls: u64,
 }
@@ -58,19 +59,19 @@ struct Params {
 }
 
 /// An engine that runs a program, and the model beside it.
-pub struct Rig {
+pub struct Rig<D: Ground> {
     /// The device.
-    pub device: Arc<SimDevice>,
+    pub device: Arc<D>,
     /// The engine.
-    pub engine: Engine<SimDevice>,
-    yard: Graveyard,
-    stream: SimStream,
+    pub engine: Engine<D>,
+    yard: Graveyard<D>,
+    stream: D::Stream,
     model: Model,
     origins: Vec<Origin>,
-    functions: Vec<Registered>,
+    functions: Vec<Registered<D>>,
     params: Vec<Params>,
     handles: Vec<Handle>,
-    pending: Vec<Pending>,
+    pending: Vec<Pending<D>>,
     steps: u64,
     /// Whether a step waits for pending backwards.
     steps_wait: bool,
@@ -80,32 +81,38 @@ pub struct Rig {
     pub compared: u64,
 }
 
-/// Runs a program on one engine and checks everything that there is to check.
+/// Runs a program on one engine on a simulated device of its own, and checks everything that there is to check.
 ///
 /// # Panics
 /// If anything is not as it should be.
 pub fn check(program: &Program, setup: Setup) {
     let device = SimDevice::builder().seed(program.seed).memory_bytes(64 << 20).granularity(4096).build();
-    let device = Arc::new(device);
-    let before = device.memory_info().unwrap();
-    let mut rig = Rig::new(&device, program, setup);
+    check_on(&Arc::new(device), program, setup);
+}
+
+/// Runs a program on one engine on a device, and checks everything that there is to check. How many values were compared.
+///
+/// # Panics
+/// If anything is not as it should be.
+pub fn check_on<D: Ground>(device: &Arc<D>, program: &Program, setup: Setup) -> u64 {
+    let mut rig = Rig::new(device, program, setup);
     for round in 0..program.rounds {
         rig.round(program, round);
     }
-    let Rig { engine, yard, handles, pending, params, functions, .. } = rig;
+    let Rig { engine, yard, handles, pending, params, functions, compared, .. } = rig;
     // Who is dropped first must not matter.
     if program.seed.is_multiple_of(2) {
         drop((functions, engine, pending));
-        yard.settle(&device);
+        yard.settle(device);
         drop((handles, params));
     } else {
         drop((params, handles));
         drop((pending, functions, engine));
     }
-    yard.settle(&device);
-    assert_eq!(device.live_segments(), 0, "segments are left");
-    assert_eq!(device.memory_info().unwrap(), before, "memory is left");
-    device.verdict().unwrap();
+    yard.settle(device);
+    assert!(device.has_everything_back(), "memory is left");
+    device.check();
+    compared
 }
 
 /// What a program makes of an engine: its recordings as text, and where the values that are left lie, counted from the first.
@@ -134,13 +141,13 @@ pub fn trace(program: &Program, setup: Setup) -> (String, Vec<Option<u64>>) {
     (text, places.iter().map(|at| at.map(|at| at.get() - first)).collect())
 }
 
-impl Rig {
+impl<D: Ground> Rig<D> {
     /// An engine with the functions of a program.
     #[must_use]
-    pub fn new(device: &Arc<SimDevice>, program: &Program, setup: Setup) -> Self {
+    pub fn new(device: &Arc<D>, program: &Program, setup: Setup) -> Self {
         let growth = Growth { small_limit: 2048, small: 4096, large: 16384, unit: 4096 };
         let range = if setup.plan_memory { Range::Auto } else { Range::Never };
-        let mut builder = Engine::<SimDevice>::builder()
+        let mut builder = Engine::<D>::builder()
             .mode(setup.mode)
             .layers(setup.layers)
             .plan_memory(setup.plan_memory)
@@ -159,7 +166,7 @@ impl Rig {
             });
         }
         let engine = builder.build(Arc::clone(device)).unwrap();
-        let kernels = Kernels::new(device);
+        let kernels = device.kernels();
         let register = |(index, spec): (usize, &FunctionSpec)| {
             let mode = spec.mode.filter(|_| setup.mode != Mode::Eager).unwrap_or(setup.mode);
             let (mutates, mutates_params) = spec.mutates();
@@ -221,7 +228,7 @@ impl Rig {
         self.handles.drain(..leaving);
         let leaving = self.pending.len().saturating_sub(program.pending as usize);
         self.pending.drain(..leaving);
-        self.device.verdict().unwrap();
+        self.device.check();
     }
 
     fn step(&mut self, step: &Step) {
@@ -305,7 +312,7 @@ impl Rig {
         self.params[set].model[param] = own.model;
     }
 
-    fn call(&mut self, call: &Call, backward: Option<Pending>) {
+    fn call(&mut self, call: &Call, backward: Option<Pending<D>>) {
         let at = call.function as usize % self.functions.len();
         let spec = self.functions[at].spec.clone();
         let mut tensors: Vec<(Tensor, bool)> = Vec::new();
@@ -339,7 +346,7 @@ impl Rig {
             .into_iter()
             .map(|(tensor, is_given)| if is_given { (None, Some(tensor)) } else { (Some(tensor), None) })
             .unzip();
-        let mut args: Vec<EngineArg<'_, SimDevice>> = kept
+        let mut args: Vec<EngineArg<'_, D>> = kept
             .iter()
             .zip(given)
             .filter_map(|(kept, given)| match kept {

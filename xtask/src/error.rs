@@ -14,6 +14,8 @@ pub(crate) enum Error {
     File { path: PathBuf, source: std::io::Error },
     #[error("`{program}` does not start: {source}")]
     Start { program: String, source: std::io::Error },
+    #[error("`{target}` of {package} was not built")]
+    NotBuilt { package: &'static str, target: &'static str },
     #[error("the output of `{program}` cannot be read: {source}")]
     Output { program: String, source: std::io::Error },
     #[error("what `{program}` was asked for cannot be run")]

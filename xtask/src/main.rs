@@ -3,6 +3,7 @@
 
 mod bench;
 mod error;
+mod gpu_bundle;
 mod layers;
 mod scenario;
 mod stack_test;
@@ -31,6 +32,8 @@ enum Command {
     Fuzz(scenario::Fuzz),
     /// Runs scenario files in every mode and with every prefix of the layers; see docs/scenarios.md.
     Scenario(scenario::Scenario),
+    /// Builds what a machine with a GPU and without Rust needs into a folder, with a script that runs it.
+    GpuBundle(gpu_bundle::GpuBundle),
     /// Tests the layers in stack order, each with its own dependencies alone, and stops at the first red one.
     StackTest(stack_test::StackTest),
     /// Checks formatting, layout and documentation rules.
@@ -61,6 +64,7 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
         Command::Bench(command) => command.run(&root),
         Command::Fuzz(command) => command.run(&root),
         Command::Scenario(command) => command.run(&root),
+        Command::GpuBundle(command) => command.run(&root),
         Command::StackTest(command) => command.run(&root),
         Command::Tidy => tidy::run(&root),
     }

@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: formatting, layout and documentation rules. Also run as a test.
 
+mod citations;
 mod crates;
 mod text;
 
@@ -54,6 +55,7 @@ fn findings(root: &Path) -> Result<Vec<Finding>> {
         }
     }
     findings.extend(crates::findings(root)?);
+    findings.extend(citations::findings(root)?);
     Ok(findings)
 }
 

@@ -12,8 +12,11 @@ use graphgrove_storage::{
 use graphgrove_tree::{Output, OutputKind};
 
 use crate::context::Context;
+use crate::draws::{CallDraws, RecordedDraws, Taken};
+use crate::effects::Effects;
 use crate::grove::{Grove, Request};
 use crate::memory::Memory;
+use crate::side_stream::Forks;
 use crate::{Arg, Error, Layers, Result};
 
 /// An input as the function was given it: enough to know it again among its outputs, and nothing that keeps it alive.
@@ -125,19 +128,38 @@ impl Made {
     }
 }
 
+/// What a body runs with.
+pub(crate) struct Stage<'a, D: Device> {
+    pub(crate) device: &'a D,
+    pub(crate) recorder: Recorder<'a, D>,
+    pub(crate) memory: Memory<'a, D>,
+    pub(crate) values: &'a [Option<u64>],
+    pub(crate) hosts: &'a [Option<&'a D::HostBuffer>],
+}
+
+/// What a body leaves.
+pub(crate) struct Ran<'a, D: Device> {
+    pub(crate) recorder: Recorder<'a, D>,
+    pub(crate) returned: Vec<Tensor>,
+    pub(crate) saves: Vec<Tensor>,
+    pub(crate) recorded_draws: Box<[RecordedDraws]>,
+    pub(crate) taken: Taken,
+}
+
 impl<D: Device> Grove<D> {
     /// Runs the function's body. The recorder is given back for its end.
     pub(crate) fn run_body<'a>(
         request: &Request<'a, D>,
-        mut recorder: Recorder<'a, D>,
-        memory: Memory<'a, D>,
-        values: &'a [Option<u64>],
-        hosts: &'a [Option<&'a D::HostBuffer>],
-    ) -> Result<(Recorder<'a, D>, Vec<Tensor>, Vec<Tensor>)> {
+        stage: Stage<'a, D>,
+        effects: &'a mut Effects,
+    ) -> Result<Ran<'a, D>> {
+        let Stage { device, mut recorder, memory, values, hosts } = stage;
         let inputs = std::mem::take(recorder.passed());
+        let stream = recorder.stream().clone();
         let mut context = Context {
             function: &request.data.name,
-            stream: recorder.stream().clone(),
+            forks: Forks::new(request.kit, &stream, memory.pool()),
+            stream,
             recorder,
             memory,
             inputs,
@@ -146,12 +168,22 @@ impl<D: Device> Grove<D> {
             saved: request.saved,
             params: values.len(),
             saves: Vec::new(),
+            kit: request.kit,
+            device,
+            draws: CallDraws::default(),
+            effects,
         };
         let returned = (request.data.body)(&mut context)?;
-        let Context { recorder, mut memory, inputs, saves, .. } = context;
+        if context.forks.unjoined() > 0 {
+            let function = request.data.name.to_string();
+            return Err(Error::Unjoined { function, streams: context.forks.unjoined() });
+        }
+        let Context { recorder, mut memory, inputs, saves, draws, .. } = context;
         drop(inputs);
+        let recorded_draws = draws.recorded();
+        let taken = draws.end();
         memory.settle();
-        Ok((recorder, returned, saves))
+        Ok(Ran { recorder, returned, saves, recorded_draws, taken })
     }
 
     /// Classes what the function has made.

@@ -34,6 +34,15 @@ pub(crate) fn params<'a>(set: Option<&ParamSet>, addresses: &'a [Address]) -> Op
     })
 }
 
+/// All tensors that a call is given, at their places: its inputs, and then its parameters.
+pub(crate) fn tensors<'a, D: Device>(
+    args: &'a [Arg<'_, D>],
+    params: Option<&'a ParamSet>,
+) -> Vec<Option<&'a Tensor>> {
+    let params = params.map(ParamSet::tensors).unwrap_or_default();
+    args.iter().map(Arg::tensor).chain(params.iter().map(Some)).collect()
+}
+
 impl<D: Device> Grove<D> {
     /// Describes a call.
     ///

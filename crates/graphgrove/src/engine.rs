@@ -13,6 +13,7 @@ use parking_lot::{Mutex, ReentrantMutex};
 
 use crate::function::{Body, FunctionData};
 use crate::grove::{Done, Grove, GroveOptions, Request, Retired};
+use crate::kit::Kit;
 use crate::outputs::Saved;
 use crate::reasons::Reasons;
 use crate::{
@@ -122,6 +123,7 @@ impl EngineBuilder {
             device,
             stream,
             plain,
+            kit: Kit::default(),
             pool: config,
             options: self,
             registry: Mutex::new(Registry { count: 0, waiting: Vec::new() }),
@@ -184,6 +186,7 @@ pub(crate) struct Shared<D: Device> {
     stream: D::Stream,
     /// Memory outside of every recording: of plain runs, of what is copied out, and of values of the host.
     pub(crate) plain: Pool<D>,
+    pub(crate) kit: Kit<D>,
     /// How pools are set up.
     pool: PoolConfig,
     options: EngineBuilder,
@@ -461,6 +464,7 @@ impl<D: Device> Shared<D> {
             params,
             stream: stream.unwrap_or(&self.stream),
             saved,
+            kit: &self.kit,
         };
         if registered.mode == Mode::OnePool {
             grove.begin_step();

@@ -103,12 +103,20 @@ pub enum Error {
         /// The first of them.
         first: String,
     },
-    /// A recording failed after the call had given inputs up, so that the call cannot be run plainly instead.
-    #[error("recording {function} failed and its inputs are given up already: {cause}")]
+    /// A function ended without joining side streams. What they were given comes before whatever the engine does next, all the same.
+    #[error("{function} left {streams} side streams unjoined")]
+    Unjoined {
+        /// The function.
+        function: String,
+        /// How many.
+        streams: usize,
+    },
+    /// A recording or a warm-up failed after the call had given inputs up, so that the call cannot be run plainly instead.
+    #[error("{function} cannot run plainly instead, for its inputs are given up already: {cause}")]
     InputsGone {
         /// The function.
         function: String,
-        /// Why the recording failed.
+        /// Why it failed.
         cause: String,
     },
     /// A call ran plainly although the engine is strict.

@@ -20,6 +20,7 @@ pub struct FunctionOptions {
     pub(crate) old_outputs: OldOutput,
     pub(crate) mutates: Vec<usize>,
     pub(crate) mutates_params: bool,
+    pub(crate) only_for: Option<Vec<Vec<u64>>>,
 }
 
 impl FunctionOptions {
@@ -51,6 +52,13 @@ impl FunctionOptions {
     #[must_use]
     pub fn mutates_params(self) -> Self {
         Self { mutates_params: true, ..self }
+    }
+
+    /// It is recorded only for these [values](Arg::Value), each all values of one call in order; with other ones it runs plainly. A
+    /// function whose value may be any length has a bound for its recordings so.
+    #[must_use]
+    pub fn only_for<V: Into<Vec<u64>>>(self, values: impl IntoIterator<Item = V>) -> Self {
+        Self { only_for: Some(values.into_iter().map(Into::into).collect()), ..self }
     }
 }
 

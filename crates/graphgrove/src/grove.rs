@@ -6,7 +6,7 @@ use std::sync::Arc;
 use graphgrove_device::Device;
 use graphgrove_pool::pool::{Checkpoint, Live, Pool, PoolConfig, PoolStats};
 use graphgrove_pool::ranges::BlockId;
-use graphgrove_replay::{Call, CallOutputs, Input, Method, NodeKey, ParamSet, Replayed, Replayer};
+use graphgrove_replay::{Call, CallOutputs, Checked, Input, Method, NodeKey, ParamSet, Replayed, Replayer};
 use graphgrove_storage::{Ledger, Slab, SlabId, SlotIndex, Step};
 use graphgrove_tree::{
     CallKind, Decision, FunctionId, FunctionSpec, Limits, Liveness, NodeId, Options, PendingRule, Ran,
@@ -16,7 +16,9 @@ use slotmap::SecondaryMap;
 use smallvec::SmallVec;
 
 use crate::describe::Described;
+use crate::draws::{RecordedDraws, Taken};
 use crate::function::FunctionData;
+use crate::kit::Kit;
 use crate::known::WarmUps;
 use crate::layouts::{Layouts, Place};
 use crate::outputs::Saved;
@@ -50,6 +52,7 @@ pub(crate) struct Request<'c, D: Device> {
     pub(crate) stream: &'c D::Stream,
     /// How many inputs are what the forward has saved.
     pub(crate) saved: usize,
+    pub(crate) kit: &'c Kit<D>,
 }
 
 /// What a call leaves.
@@ -69,6 +72,8 @@ pub(crate) struct Held<D: Device> {
     pub(crate) blocks: Vec<(SlotIndex, BlockId)>,
     pub(crate) returned: usize,
     pub(crate) saved: Arc<[SlotIndex]>,
+    /// What each run draws.
+    pub(crate) draws: Box<[RecordedDraws]>,
     /// Whether the tree has to see every replay's inputs, because some of them are outputs of the path that are staged.
     pub(crate) is_watched: bool,
     /// Its place among recordings whose memory was laid out together.
@@ -199,6 +204,10 @@ impl<D: Device> Grove<D> {
 
     pub(crate) fn add_function(&mut self, data: &FunctionData<D>) -> FunctionId {
         let spec = FunctionSpec::new(&*data.name).at_new_step(data.options.old_outputs);
+        let spec = match &data.options.only_for {
+            Some(values) => spec.only_for(values.iter().cloned()),
+            None => spec,
+        };
         self.tree.add_function(if data.options.mutates_params { spec.mutates_params() } else { spec })
     }
 
@@ -279,7 +288,11 @@ impl<D: Device> Grove<D> {
         let inputs = inputs_of(args);
         let call = self.replay_call(request, &inputs);
         let Ok(checked) = self.replayer.check(key, &call) else { return Ok(None) };
-        let replayed = self.replayer.launch(checked, &call)?;
+        let replayed = if held.draws.is_empty() {
+            self.replayer.launch(checked, &call)?
+        } else {
+            self.launch_drawing(request, node, checked, &call)?
+        };
         let tree_call = graphgrove_tree::Call {
             function: request.function,
             kind: request.kind,
@@ -318,8 +331,7 @@ impl<D: Device> Grove<D> {
                 if let Some(end) = end {
                     self.end_path(request, args, &end)?;
                 }
-                let key = self.nodes.get(replay.node()).and_then(|held| held.key);
-                let replayed = match self.replay(request, args, key)? {
+                let replayed = match self.replay(request, args, replay.node())? {
                     Ok(replayed) => replayed,
                     Err(why) => return self.run_plainly(request, args, &described, Some(why)),
                 };
@@ -340,15 +352,35 @@ impl<D: Device> Grove<D> {
         &mut self,
         request: &Request<'_, D>,
         args: &[Arg<'_, D>],
-        key: Option<NodeKey>,
+        node: NodeId,
     ) -> Result<std::result::Result<Replayed, String>> {
         let inputs = inputs_of(args);
         let call = self.replay_call(request, &inputs);
+        let key = self.nodes.get(node).and_then(|held| held.key);
         Ok(match key.map(|key| self.replayer.check(key, &call)) {
-            Some(Ok(checked)) => Ok(self.replayer.launch(checked, &call)?),
+            Some(Ok(checked)) => Ok(self.launch_drawing(request, node, checked, &call)?),
             Some(Err(mismatch)) => Err(mismatch.to_string()),
             None => Err("its recording is gone".to_owned()),
         })
+    }
+
+    /// Launches a node that may draw.
+    #[cold]
+    fn launch_drawing(
+        &mut self,
+        request: &Request<'_, D>,
+        node: NodeId,
+        checked: Checked<'_, D>,
+        call: &Call<'_, D>,
+    ) -> Result<Replayed> {
+        let draws = self.nodes.get(node).map(|held| &*held.draws).unwrap_or_default();
+        let (replayer, key) = (&mut self.replayer, checked.node());
+        let taken = Taken::by_replay(request.kit, &*self.device, draws, |copy, note| {
+            Ok(replayer.read_from(key, copy.node, copy.to, &note.page, note.offset)?)
+        })?;
+        let replayed = self.replayer.launch(checked, call)?;
+        taken.commit(request.kit, &*self.device, request.stream);
+        Ok(replayed)
     }
 
     fn replay_call<'a>(&self, request: &Request<'a, D>, inputs: &'a [Input<'a, D>]) -> Call<'a, D> {

@@ -19,7 +19,7 @@ pub(crate) enum Memory<'a, D: Device> {
 /// A block of the pool as the owner of a storage. It is shared, so that any part of the engine may look which block it is.
 pub(crate) struct Lease<D: Device>(pub(crate) Block<D>);
 
-impl<D: Device> Memory<'_, D> {
+impl<'a, D: Device> Memory<'a, D> {
     /// A block of undefined contents.
     pub(crate) fn allocate(&mut self, bytes: u64, owner: Owner, label: &'static str) -> Result<Storage> {
         let request = Request::bytes(bytes.max(1)).owner(owner).label(label);
@@ -31,6 +31,14 @@ impl<D: Device> Memory<'_, D> {
             }
             Self::Plain(pool) => plain(pool, request)?,
         })
+    }
+
+    /// The pool.
+    pub(crate) fn pool(&self) -> &'a Pool<D> {
+        match self {
+            Self::Session { session, .. } => session.pool(),
+            Self::Plain(pool) => pool,
+        }
     }
 
     /// Gives back what has died since.

@@ -1,11 +1,12 @@
 //! Plain runs, outside of every pool that is shared.
 
 use graphgrove_device::Device;
-use graphgrove_replay::{CallOutputs, ParamSet, Recorder, StagePlan};
-use graphgrove_storage::Tensor;
+use graphgrove_replay::{CallOutputs, Recorder, StagePlan};
 use graphgrove_tree::EagerReason;
 
-use crate::describe::Described;
+use crate::captured::{Ran, Stage};
+use crate::describe::{Described, tensors};
+use crate::effects::Effects;
 use crate::grove::{Done, Grove, Request};
 use crate::memory::Memory;
 use crate::outputs::Saved;
@@ -35,9 +36,7 @@ impl<D: Device> Grove<D> {
         reason: &EagerReason,
     ) -> Result<Done> {
         let call = Self::tree_call(request, described);
-        let params = request.params.map(ParamSet::tensors).unwrap_or_default();
-        let tensors: Vec<Option<&Tensor>> =
-            args.iter().map(Arg::tensor).chain(params.iter().map(Some)).collect();
+        let tensors = tensors(args, request.params);
         let (device, stream) = (self.device.clone(), self.stream.clone());
         self.replayer.enter(&stream)?;
         self.bridge(request.stream, &stream)?;
@@ -48,10 +47,13 @@ impl<D: Device> Grove<D> {
         let values = Self::values(args);
         let hosts: Vec<Option<&D::HostBuffer>> = args.iter().map(Arg::host).collect();
         let memory = Memory::Plain(&self.plain);
-        let (recorder, returned, saves) = Self::run_body(request, recorder, memory, &values, &hosts)?;
+        let stage = Stage { device: &*device, recorder, memory, values: &values, hosts: &hosts };
+        let mut effects = Effects::default();
+        let Ran { recorder, returned, saves, taken, .. } = Self::run_body(request, stage, &mut effects)?;
         recorder.rehearsed()?;
         self.bridge(&stream, request.stream)?;
         let token = self.tree.ran_eagerly(&call, reason)?;
+        taken.commit(request.kit, &*device, request.stream);
         self.stats.eager += 1;
         let count = returned.len();
         let inner = CallOutputs::Each(returned.into_iter().map(Some).collect());

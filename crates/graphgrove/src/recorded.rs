@@ -11,12 +11,27 @@ use graphgrove_storage::{
 };
 use graphgrove_tree::{Expected, NodeId, ParamIndex, RecordPlan, Role, Source};
 
-use crate::captured::{Made, Seen};
-use crate::describe::{ALIGNMENT, Described};
+use crate::captured::{Made, Ran, Seen, Stage};
+use crate::describe::{ALIGNMENT, Described, tensors};
+use crate::effects::Effects;
 use crate::grove::{Done, Grove, Held, Request, inputs_of, lives};
 use crate::known::NO_STORAGE_CACHE;
 use crate::memory::{Memory, names, plain};
 use crate::{Arg, Error, Layers, Result};
+
+/// How the tree wants the inputs of a call to be used.
+pub(crate) struct Roles {
+    pub(crate) inputs: Vec<Expected>,
+    /// The parameters that are copied to a recorded address because theirs kept changing.
+    pub(crate) demoted: Vec<ParamIndex>,
+}
+
+impl Roles {
+    fn of(plan: &RecordPlan) -> Self {
+        let demoted = plan.params().map(|params| params.staged().to_vec()).unwrap_or_default();
+        Self { inputs: plan.inputs().to_vec(), demoted }
+    }
+}
 
 /// A recording that has run once.
 struct Recorded<D: Device> {
@@ -29,6 +44,7 @@ struct Recorded<D: Device> {
 /// A managed input whose last handle a recording has let go of.
 pub(crate) struct GivenUp {
     at: usize,
+    pub(crate) block: BlockId,
     value: SlotValue,
     base: DevicePtr,
     bytes: u64,
@@ -47,9 +63,8 @@ impl<D: Device> Grove<D> {
     ) -> Result<Done> {
         self.reasons.add(&request.data.name, format!("recorded: {}", plan.reason()));
         let end = plan.path_change().path_end().cloned();
-        let (parent, roles) = (plan.parent(), plan.inputs().to_vec());
-        let demoted = plan.params().map(|params| params.staged().to_vec()).unwrap_or_default();
-        let is_watched = roles.iter().zip(args.iter()).any(|(expected, arg)| {
+        let (parent, roles) = (plan.parent(), Roles::of(&plan));
+        let is_watched = roles.inputs.iter().zip(args.iter()).any(|(expected, arg)| {
             matches!(expected.role, Role::Staged(_))
                 && arg.tensor().is_some_and(|tensor| self.is_of_path(tensor))
         });
@@ -57,10 +72,8 @@ impl<D: Device> Grove<D> {
         if let Some(end) = end {
             self.end_path(request, args, &end)?;
         }
-        let recorded = self.restore(parent).and_then(|()| {
-            let inputs = self.input_plan(request, args, &roles, &demoted)?;
-            self.capture(request, args, parent, &inputs, described)
-        });
+        let recorded =
+            self.restore(parent).and_then(|()| self.capture(request, args, parent, &roles, described));
         let recorded = match recorded {
             Ok(recorded) => recorded,
             Err(error) => {
@@ -103,13 +116,14 @@ impl<D: Device> Grove<D> {
         request: &Request<'_, D>,
         args: &mut [Arg<'_, D>],
         parent: Option<NodeId>,
-        plan: &InputPlan,
+        roles: &Roles,
         described: &Described,
     ) -> Result<Recorded<D>> {
         self.replayer.enter(&self.stream)?;
         let key = (request.function, described.key);
+        let plan = self.input_plan(request, args, roles)?;
         let (memory_plan, place) = if self.options.plan_memory {
-            let given = self.given_blocks(args, plan)?;
+            let given = self.given_blocks(args, &plan)?;
             let above = parent.and_then(|parent| self.nodes.get(parent)?.place.as_ref());
             self.layouts.plan(&self.pool, key, above, parent.is_none(), &given)
         } else {
@@ -117,7 +131,7 @@ impl<D: Device> Grove<D> {
         };
         let mut session = Some(self.pool.recording(&self.stream, memory_plan.as_ref())?);
         let mut given_up = Vec::new();
-        let recorded = self.capture_in(&mut session, request, args, parent, plan, described, &mut given_up);
+        let recorded = self.capture_in(&mut session, request, args, parent, &plan, described, &mut given_up);
         match recorded {
             Ok(mut recorded) => {
                 recorded.held.place = place;
@@ -157,9 +171,7 @@ impl<D: Device> Grove<D> {
         let known = self.known.get(&(request.function, described.key)).cloned().unwrap_or_default();
         let Some(session) = open.as_ref() else { return Err(Error::ShutDown) };
 
-        let params = request.params.map(graphgrove_replay::ParamSet::tensors).unwrap_or_default();
-        let tensors: Vec<Option<&Tensor>> =
-            args.iter().map(Arg::tensor).chain(params.iter().map(Some)).collect();
+        let tensors = tensors(args, request.params);
         let lent = in_place_storages(plan, &tensors)?;
         let stage =
             StagePlan::new(plan, &tensors, |staged| self.route(staged, &known.uses, &tensors, &lent))?;
@@ -182,7 +194,10 @@ impl<D: Device> Grove<D> {
             let dying = self.give_up(args, plan, described, given_up)?;
             memory = Memory::Session { session, dying };
         }
-        let (mut recorder, returned, saves) = Self::run_body(request, recorder, memory, &values, &hosts)?;
+        let stage = Stage { device: &*device, recorder, memory, values: &values, hosts: &hosts };
+        let mut effects = Effects::default();
+        let Ran { mut recorder, returned, saves, recorded_draws, taken } =
+            Self::run_body(request, stage, &mut effects)?;
         let made = self.made(plan, &seen, returned, saves, depth)?.without_buffers(args, request);
         recorder.bring_back()?;
         session.settle();
@@ -215,6 +230,7 @@ impl<D: Device> Grove<D> {
                 return Err(error.into());
             }
         };
+        taken.commit(request.kit, &*device, request.stream);
         let Made { returned, saved, .. } = made;
         let blocks = names::<D, SlotIndex>(owners);
         let checkpoint = finished.checkpoint;
@@ -225,6 +241,7 @@ impl<D: Device> Grove<D> {
             blocks,
             returned,
             saved,
+            draws: recorded_draws,
             is_watched: false,
             place: None,
         };
@@ -255,23 +272,25 @@ impl<D: Device> Grove<D> {
         }
     }
 
-    /// What becomes of each input, as the tree has decided for those that are outputs of the path. `demoted` are the parameters that
-    /// have moved so often that the tree has them staged: a recording that used them where they are would fit no later call.
+    /// What becomes of each input, as the tree has decided for those that are outputs of the path, and for parameters that keep
+    /// moving.
     pub(crate) fn input_plan(
         &self,
         request: &Request<'_, D>,
         args: &[Arg<'_, D>],
-        roles: &[Expected],
-        demoted: &[ParamIndex],
+        roles: &Roles,
     ) -> Result<InputPlan> {
         let mut specs = self.specs(request, args);
-        for param in demoted {
+        for param in &roles.demoted {
             if let Some(spec) = specs.get_mut(args.len() + param.get() as usize) {
                 spec.parameter = false;
             }
         }
-        let managed =
-            roles.iter().zip(args).filter(|(expected, _)| matches!(expected.role, Role::Managed { .. }));
+        let managed = roles
+            .inputs
+            .iter()
+            .zip(args)
+            .filter(|(expected, _)| matches!(expected.role, Role::Managed { .. }));
         let mut values = Vec::new();
         for (_, arg) in managed {
             if let Some(tensor) = arg.tensor() {
@@ -326,7 +345,7 @@ impl<D: Device> Grove<D> {
             if let (Some(watch), Some(block)) = (tensor.storage().watch(), self.block_of(&value)) {
                 let (base, bytes) = (tensor.storage().base()?, tensor.storage().bytes()?);
                 let (layout, offset) = (tensor.layout().clone(), tensor.offset_bytes());
-                given_up.push(GivenUp { at, value, base, bytes, layout, offset });
+                given_up.push(GivenUp { at, block, value, base, bytes, layout, offset });
                 dying.push((watch, block));
                 *arg = Arg::Value(0);
             }
@@ -335,15 +354,14 @@ impl<D: Device> Grove<D> {
     }
 
     /// Gives inputs back to a call that has not run, as copies: nobody else had a handle of them.
-    fn bring_back(&mut self, args: &mut [Arg<'_, D>], given_up: &[GivenUp]) -> Result<()> {
+    pub(crate) fn bring_back(&mut self, args: &mut [Arg<'_, D>], given_up: &[GivenUp]) -> Result<()> {
         let mut copies: Vec<(SlotValue, Storage)> = Vec::new();
         for input in given_up {
             let known = copies.iter().find(|(value, _)| *value == input.value);
             let storage = match known {
                 Some((_, storage)) => storage.clone(),
                 None => {
-                    let ask =
-                        Ask::bytes(input.bytes).owner(Owner::Output).label("input of a failed recording");
+                    let ask = Ask::bytes(input.bytes).owner(Owner::Output).label("input of a failed attempt");
                     let storage = plain(&self.plain, ask)?;
                     self.device.copy(&self.stream, storage.base()?, input.base, input.bytes)?;
                     copies.push((input.value, storage.clone()));

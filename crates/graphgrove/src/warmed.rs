@@ -5,15 +5,17 @@ use std::sync::Arc;
 use graphgrove_device::Device;
 use graphgrove_pool::pool::Owner;
 use graphgrove_replay::{CallOutputs, Recorder, Route, StagePlan, Staged};
-use graphgrove_storage::{HandedBack, InputPlan, Slab, SlotIndex, StageGroup, Step, Tensor};
+use graphgrove_storage::{HandedBack, InputPlan, Slab, SlotIndex, StageGroup, Step, Storage};
 use graphgrove_tree::{NodeId, WarmUpPlan};
 
-use crate::captured::Seen;
-use crate::describe::Described;
+use crate::captured::{Ran, Seen, Stage};
+use crate::describe::{Described, tensors};
 use crate::grove::{Done, Grove, Held, Request};
 use crate::known::{Known, NO_STORAGE_CACHE};
 use crate::layouts::without_patched;
 use crate::memory::{Memory, names};
+use crate::no_room::Attempt;
+use crate::recorded::Roles;
 use crate::{Arg, Error, Layers, Result};
 
 impl<D: Device> Grove<D> {
@@ -27,14 +29,15 @@ impl<D: Device> Grove<D> {
     ) -> Result<Done> {
         self.reasons.add(&request.data.name, format!("warmed up: {}", plan.reason()));
         let end = plan.path_change().path_end().cloned();
-        let (parent, roles) = (plan.parent(), plan.inputs().to_vec());
+        let roles = Roles { inputs: plan.inputs().to_vec(), demoted: Vec::new() };
+        let parent = plan.parent();
         let warm_up = self.tree.begin_warm_up(plan)?;
         if let Some(end) = end {
             self.end_path(request, args, &end)?;
         }
         self.restore(parent)?;
         let depth = self.recorded_depth(parent);
-        let inputs = match self.input_plan(request, args, &roles, &[]) {
+        let inputs = match self.input_plan(request, args, &roles) {
             Ok(inputs) => inputs,
             // What can be used in place may not be copied, as where the path has ended.
             Err(Error::Storage(graphgrove_storage::Error::Refused(conflict))) => {
@@ -45,8 +48,14 @@ impl<D: Device> Grove<D> {
         };
         let above = parent.and_then(|parent| self.nodes.get(parent));
         let place = PathPlace { depth, is_below_warm_up: above.is_some_and(|held| held.key.is_none()) };
-        let (held, back, outputs) = match self.rehearse(request, args, &inputs, described, place) {
+        let mut attempt = Attempt::default();
+        let rehearsed = self.rehearse(request, args, &inputs, described, place, &mut attempt);
+        let (held, back, outputs) = match rehearsed {
             Ok(done) => done,
+            Err(error) if attempt.may_run_plainly(request, &error) => {
+                drop(warm_up);
+                return self.run_without_room(request, args, described, &attempt, &error);
+            }
             Err(error @ Error::Survivors { .. }) => {
                 drop(warm_up);
                 let why = error.to_string();
@@ -96,19 +105,23 @@ impl<D: Device> Grove<D> {
         plan: &InputPlan,
         described: &Described,
         place: PathPlace,
+        attempt: &mut Attempt,
     ) -> Result<(Held<D>, HandedBack, Vec<graphgrove_tree::Output>)> {
         let given = self.given_blocks(args, plan)?;
         let dead = self.dead_blocks();
-        let params = request.params.map(graphgrove_replay::ParamSet::tensors).unwrap_or_default();
-        let tensors: Vec<Option<&Tensor>> =
-            args.iter().map(Arg::tensor).chain(params.iter().map(Some)).collect();
+        let tensors = tensors(args, request.params);
         let stage = StagePlan::new(plan, &tensors, |_| Route::Copied)?;
         let (device, stream) = (self.device.clone(), self.stream.clone());
         self.replayer.enter(&stream)?;
         self.bridge(request.stream, &stream)?;
         let session = self.pool.warm_up(&stream)?;
         let mut memory = Memory::Session { session: &session, dying: Vec::new() };
-        let allocate = |bytes| memory.allocate(bytes, Owner::Staging, "staged input");
+        let Attempt { effects, given_up, is_over } = attempt;
+        let allocate = |bytes| -> Result<Storage> {
+            let buffer = memory.allocate(bytes, Owner::Staging, "staged input")?;
+            effects.note_own(buffer.base()?, buffer.bytes()?);
+            Ok(buffer)
+        };
         let mut recorder = Recorder::rehearse(&*device, &stream, stage, &tensors, allocate)?;
         let seen =
             recorder.passed().iter().map(|tensor| Seen::of(tensor.as_ref())).collect::<Result<Vec<_>>>()?;
@@ -116,10 +129,12 @@ impl<D: Device> Grove<D> {
         let hosts: Vec<Option<&D::HostBuffer>> = args.iter().map(Arg::host).collect();
         drop(tensors);
         if self.options.layers.contains(Layers::DEALLOC_ON_RECORD) {
-            let dying = self.give_up(args, plan, described, &mut Vec::new())?;
+            let dying = self.give_up(args, plan, described, given_up)?;
             memory = Memory::Session { session: &session, dying };
         }
-        let (recorder, returned, saves) = Self::run_body(request, recorder, memory, &values, &hosts)?;
+        let stage = Stage { device: &*device, recorder, memory, values: &values, hosts: &hosts };
+        let Ran { recorder, returned, saves, taken, .. } = Self::run_body(request, stage, effects)?;
+        *is_over = true;
         let made = self.made(plan, &seen, returned, saves, place.depth)?.without_buffers(args, request);
         let uses = recorder.rehearsed()?;
         Self::refuse_survivors(request, &session, &made)?;
@@ -130,6 +145,7 @@ impl<D: Device> Grove<D> {
         let blocks = names::<D, SlotIndex>(owners);
         let finished = session.finish_keeping(Vec::new())?;
         self.bridge(&stream, request.stream)?;
+        taken.commit(request.kit, &*device, request.stream);
         let call = (request.function, described.key);
         let is_copied = |group: &StageGroup| {
             let staged = Staged { inputs: &group.inputs, bytes: group.bytes, mutated: false };
@@ -148,6 +164,7 @@ impl<D: Device> Grove<D> {
             blocks,
             returned: made.returned,
             saved: Arc::clone(&made.saved),
+            draws: Box::default(),
             is_watched: false,
             place: None,
         };

@@ -130,6 +130,9 @@ pub enum Unpatchable {
         /// The kernel.
         kernel: String,
     },
+    /// Other code has enqueued work by itself, and nobody knows on which addresses.
+    #[error("other code has enqueued work on addresses that are not known")]
+    ForeignWork,
     /// The graph has work that did not come by way of the recorder.
     #[error("{unknown} of {nodes} nodes were not enqueued by way of the recorder")]
     UnknownWork {

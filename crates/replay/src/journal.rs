@@ -115,6 +115,11 @@ impl Journal {
         self.nodes += 1;
     }
 
+    /// Other code enqueues work that nobody describes.
+    pub(crate) fn foreign(&mut self) {
+        self.obstruct(None, Unpatchable::ForeignWork);
+    }
+
     /// The nodes to patch, if all uses of what is patched are known. `nodes` is how many the graph has.
     pub(crate) fn sites(self, nodes: usize) -> Result<Vec<Site>, Error> {
         let Some(first) = self.watched.first() else { return Ok(Vec::new()) };
@@ -213,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_struct_by_value_a_fill_and_unknown_work_forbid_patching() {
+    fn a_struct_by_value_a_fill_foreign_and_unknown_work_forbid_patching() {
         let why = |enqueue: &dyn Fn(&mut Journal), nodes| {
             let mut journal = journal();
             enqueue(&mut journal);
@@ -226,6 +231,7 @@ mod tests {
         assert_eq!(why(&|j| j.fill(pointer(0x1040)), 1), refused(5, Unpatchable::Filled));
         assert_eq!(why(&|j| j.fill(pointer(0x2000)), 1), Ok(0));
         assert_eq!(why(&Journal::other, 2), refused(3, unknown));
+        assert_eq!(why(&Journal::foreign, 1), refused(3, Unpatchable::ForeignWork));
         assert_eq!(Journal::default().sites(2).map(|sites| sites.len()), Ok(0));
     }
 

@@ -19,6 +19,7 @@ mod replayer;
 mod runs;
 mod stage_plan;
 mod staging;
+mod uploads;
 
 pub use call::{Call, Input};
 pub use costs::Costs;

@@ -330,6 +330,13 @@ impl<'d, D: Device> Recorder<'d, D> {
         Ok(node)
     }
 
+    /// Lets other code enqueue work on the stream by itself, such as a library with calls of its own. Where inputs go in that is not
+    /// known, so that none is patched: [`rehearsed`](Self::rehearsed) says so, and [`finish`](Self::finish) refuses a plan that patches.
+    pub fn foreign<T>(&mut self, enqueue: impl FnOnce(&D::Stream) -> T) -> T {
+        self.journal.foreign();
+        enqueue(&self.stream)
+    }
+
     /// Says which of the call's inputs are host memory, so that [`upload`](Self::upload) knows them.
     pub fn host_inputs(&mut self, inputs: &[Input<'_, D>]) {
         let hosts = (0..).zip(inputs).filter_map(|(input, given)| match given {

@@ -36,7 +36,7 @@ pub enum Method {
 ///
 /// It is `Send`: whoever calls from several threads puts it behind one lock.
 pub struct Replayer<D: Device> {
-    device: Arc<D>,
+    pub(crate) device: Arc<D>,
     ledger: Arc<Ledger>,
     pub(crate) nodes: SlotMap<NodeKey, Node<D>>,
     pub(crate) path: Vec<NodeKey>,

@@ -105,6 +105,6 @@ impl Capability {
     /// Whether the engine can do it.
     #[must_use]
     pub const fn is_built(self) -> bool {
-        false
+        matches!(self, Self::Random | Self::SideStreams)
     }
 }

@@ -7,6 +7,7 @@ use graphgrove_device::{Device, Memory};
 use graphgrove_sim::SimDevice;
 use graphgrove_tests::body::Machine;
 use graphgrove_tests::graveyard::Graveyard;
+use graphgrove_tests::ground::Ground;
 use graphgrove_tests::kernels::{Kernels, Running, accumulated, mixed};
 
 /// Elements of every tensor.
@@ -15,15 +16,15 @@ pub(crate) const N: usize = 8;
 pub(crate) struct Garden {
     pub(crate) device: Arc<SimDevice>,
     pub(crate) engine: Engine<SimDevice>,
-    pub(crate) kernels: Kernels,
-    pub(crate) yard: Graveyard,
+    pub(crate) kernels: Kernels<SimDevice>,
+    pub(crate) yard: Graveyard<SimDevice>,
 }
 
 impl Garden {
     pub(crate) fn new(builder: EngineBuilder) -> Self {
         let device = Arc::new(SimDevice::builder().seed(3).build());
         let engine = builder.build(Arc::clone(&device)).unwrap();
-        let kernels = Kernels::new(&device);
+        let kernels = device.kernels();
         Self { device, engine, kernels, yard: Graveyard::default() }
     }
 
@@ -66,7 +67,7 @@ impl Garden {
         &self,
         name: &'static str,
         options: FunctionOptions,
-        body: impl Fn(&mut Running<'_, '_>) -> Result<Vec<Tensor>> + Send + Sync + 'static,
+        body: impl Fn(&mut Running<'_, '_, SimDevice>) -> Result<Vec<Tensor>> + Send + Sync + 'static,
     ) -> Function<SimDevice> {
         let kernels = self.kernels.clone();
         self.engine.function_with(name, options, move |context: &mut Context<'_, SimDevice>| {

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use graphgrove::{Engine, EngineStats, Growth, Mode, PoolConfig, Result, args};
-use graphgrove_sim::SimDevice;
+use graphgrove::{Device, Engine, EngineBuilder, EngineStats, Mode, Result, args};
 
+use crate::AnyError;
+use crate::device::Backend;
 use crate::model::{CAPACITY, Model, VOCABULARY};
 
 /// Tokens that each sequence is given.
@@ -29,20 +30,21 @@ pub(crate) struct Generated {
 }
 
 /// Generates for batches of these sizes in turn, so many rounds, on an engine of its own.
-pub(crate) fn generate(
+pub(crate) fn generate<B: Backend>(
+    backend: &B,
     mode: Mode,
     sizes: &[u32],
     rounds: u32,
     seed: u64,
-) -> std::result::Result<Generated, Box<dyn std::error::Error>> {
-    let device = Arc::new(SimDevice::builder().seed(seed).granularity(4096).build());
-    // Small pieces, so that the figures show what is needed and not how it is rounded.
-    let growth = Growth { small_limit: 0, small: 4 << 10, large: 4 << 10, unit: 4 << 10 };
-    let engine = Engine::<SimDevice>::builder()
-        .mode(mode)
-        .pool(PoolConfig { growth, ..PoolConfig::default() })
-        .build(Arc::clone(&device))?;
-    let model = Model::new(&engine, seed)?;
+) -> std::result::Result<Generated, AnyError> {
+    let device = backend.device();
+    let builder = EngineBuilder::default().mode(mode);
+    let builder = match backend.pool() {
+        Some(pool) => builder.pool(pool),
+        None => builder,
+    };
+    let engine = builder.build(Arc::clone(&device))?;
+    let model = Model::new(&engine, backend.kernels(&engine)?, seed)?;
     let mut tokens = Vec::new();
     let mut work: Vec<Work> = sizes.iter().map(|size| Work { sequences: *size, ..Work::default() }).collect();
     for round in 0..rounds {
@@ -56,14 +58,14 @@ pub(crate) fn generate(
             work.eager += after.eager - before.eager;
         }
     }
-    device.verdict()?;
+    backend.verdict(&device)?;
     Ok(Generated { tokens, work, stats: engine.stats()? })
 }
 
 /// Fills the cache once: first with the prompts, then with what the model says.
-fn sequence(
-    engine: &Engine<SimDevice>,
-    model: &Model,
+fn sequence<D: Device>(
+    engine: &Engine<D>,
+    model: &Model<D>,
     sequences: u32,
     round: u32,
     made: &mut Vec<u32>,

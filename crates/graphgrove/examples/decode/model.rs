@@ -1,11 +1,10 @@
 //! A language model of one layer with random weights, and its cache.
 
 use graphgrove::{
-    Args, Context, Engine, Function, FunctionOptions, LaunchDims, Layout, ParamSet, Result, Tensor,
+    Args, Context, Device, Engine, Function, FunctionOptions, Layout, ParamSet, Result, Tensor,
 };
-use graphgrove_sim::{SimDevice, SimKernel};
 
-use crate::kernels::Kernels;
+use crate::kernels::{Kernels, Op};
 
 /// Different tokens.
 pub(crate) const VOCABULARY: u32 = 96;
@@ -31,21 +30,18 @@ mod place {
     pub(super) const LENGTH: usize = 8;
 }
 
-type Cx<'a> = Context<'a, SimDevice>;
-
 /// The model.
-pub(crate) struct Model {
+pub(crate) struct Model<D: Device> {
     /// `(tokens)` with the parameters -> `(next tokens)`. Its batch size is that of the tokens; the cache grows by one token.
-    pub(crate) decode: Function<SimDevice>,
+    pub(crate) decode: Function<D>,
     /// Empties the cache.
-    pub(crate) clear: Function<SimDevice>,
+    pub(crate) clear: Function<D>,
     /// The weights, the keys and values of the tokens so far, and how many those are.
     pub(crate) params: ParamSet,
 }
 
-impl Model {
-    pub(crate) fn new(engine: &Engine<SimDevice>, seed: u64) -> Result<Self> {
-        let kernels = Kernels::new(engine.device());
+impl<D: Device> Model<D> {
+    pub(crate) fn new(engine: &Engine<D>, kernels: impl Kernels<D>, seed: u64) -> Result<Self> {
         // The cache is written in place, wherever the call runs.
         let options = FunctionOptions::new().mutates_params();
         Ok(Self {
@@ -60,7 +56,7 @@ impl Model {
     }
 }
 
-fn params(engine: &Engine<SimDevice>, seed: u64) -> Result<ParamSet> {
+fn params<D: Device>(engine: &Engine<D>, seed: u64) -> Result<ParamSet> {
     let mut word = seed.wrapping_mul(2).wrapping_add(1);
     let mut weights = |rows: u32, columns: u32| {
         let size = 1.7 / (rows.min(columns) as f32).sqrt();
@@ -86,57 +82,58 @@ fn params(engine: &Engine<SimDevice>, seed: u64) -> Result<ParamSet> {
     Ok(ParamSet::new(tensors)?)
 }
 
-fn decode(kernels: &Kernels, cx: &mut Cx<'_>) -> Result<Vec<Tensor>> {
+fn decode<D: Device>(kernels: &impl Kernels<D>, cx: &mut Context<'_, D>) -> Result<Vec<Tensor>> {
     let tokens = cx.take(0)?;
     let sequences = tokens.layout().elements() as u32;
     let x = cx.empty(Layout::of::<f32>(&[sequences.into(), WIDTH.into()])?)?;
     let args =
         Args::new().read(tokens.address()?).read(cx.param(place::TABLE)?.address()?).write(x.address()?);
-    launch(cx, &kernels.embed, args.scalar(sequences).scalar(WIDTH).scalar(VOCABULARY))?;
+    kernels.run(cx, Op::Embed, args.scalar(sequences).scalar(WIDTH).scalar(VOCABULARY))?;
     drop(tokens);
 
     for (weight, cache) in [(place::KEY, place::KEYS), (place::VALUE, place::VALUES)] {
-        let row = project(&kernels.project, cx, &x, weight, false)?;
+        let row = project(kernels, cx, &x, weight, false)?;
         let args = Args::new()
             .read(row.address()?)
             .read(cx.param(place::LENGTH)?.address()?)
             .read_write(cx.param(cache)?.address()?);
-        launch(cx, &kernels.append, args.scalar(sequences).scalar(WIDTH).scalar(CAPACITY))?;
+        kernels.run(cx, Op::Append, args.scalar(sequences).scalar(WIDTH).scalar(CAPACITY))?;
     }
-    let query = project(&kernels.project, cx, &x, place::QUERY, false)?;
+    let query = project(kernels, cx, &x, place::QUERY, false)?;
     let args = Args::new()
         .read(query.address()?)
         .read(cx.param(place::KEYS)?.address()?)
         .read(cx.param(place::VALUES)?.address()?)
         .read(cx.param(place::LENGTH)?.address()?)
         .read_write(x.address()?);
-    launch(cx, &kernels.attend, args.scalar(sequences).scalar(WIDTH).scalar(CAPACITY))?;
+    kernels.run(cx, Op::Attend, args.scalar(sequences).scalar(WIDTH).scalar(CAPACITY))?;
     drop(query);
 
-    let hidden = project(&kernels.project, cx, &x, place::UP, true)?;
-    let more = project(&kernels.project, cx, &hidden, place::DOWN, false)?;
+    let hidden = project(kernels, cx, &x, place::UP, true)?;
+    let more = project(kernels, cx, &hidden, place::DOWN, false)?;
     drop(hidden);
     let args = Args::new().read(more.address()?).read_write(x.address()?).scalar(sequences * WIDTH);
-    launch(cx, &kernels.add, args)?;
+    kernels.run(cx, Op::Add, args)?;
 
     let next = cx.empty(Layout::of::<u32>(&[sequences.into()])?)?;
     let args = Args::new().read(x.address()?).read(cx.param(place::TABLE)?.address()?).write(next.address()?);
-    launch(cx, &kernels.choose, args.scalar(sequences).scalar(WIDTH).scalar(VOCABULARY))?;
+    kernels.run(cx, Op::Choose, args.scalar(sequences).scalar(WIDTH).scalar(VOCABULARY))?;
     let args = Args::new().read_write(cx.param(place::LENGTH)?.address()?);
-    launch(cx, &kernels.advance, args)?;
+    kernels.run(cx, Op::Advance, args)?;
     Ok(vec![next])
 }
 
-fn project(kernel: &SimKernel, cx: &mut Cx<'_>, x: &Tensor, weight: usize, relu: bool) -> Result<Tensor> {
+fn project<D: Device>(
+    kernels: &impl Kernels<D>,
+    cx: &mut Context<'_, D>,
+    x: &Tensor,
+    weight: usize,
+    relu: bool,
+) -> Result<Tensor> {
     let (b, k, n) = (x.shape()[0], x.shape()[1], cx.param(weight)?.shape()[1]);
     let y = cx.empty(Layout::of::<f32>(&[b, n])?)?;
     let args = Args::new().read(x.address()?).read(cx.param(weight)?.address()?).write(y.address()?);
     let args = args.scalar(b as u32).scalar(n as u32).scalar(k as u32).scalar(u32::from(relu));
-    launch(cx, kernel, args)?;
+    kernels.run(cx, Op::Project, args)?;
     Ok(y)
-}
-
-/// The kernels of the simulated device loop by themselves, so one thread is enough.
-fn launch(cx: &mut Cx<'_>, kernel: &SimKernel, args: Args) -> Result<()> {
-    cx.launch(kernel, LaunchDims::ONE, &args)
 }

@@ -1,13 +1,19 @@
 //! Trains a two-layer classifier on a data set of wines, in every mode of the engine, and compares the modes.
 //!
-//! `cargo run --release --example train`
+//! `cargo run --release --example train`, and with `-- --device cuda` on a GPU.
 //!
 //! Forward, loss, backward and optimiser are functions of their own. Gradients are accumulated over two micro-batches, the
 //! last mini-batch is a single shorter one, and between two epochs an evaluation runs forwards whose backwards never run. Every
-//! mode runs the same program, and its losses, accuracy and weights have to be those of the eager run to the last bit.
+//! mode runs the same program, and its losses, accuracy and weights have to be those of the eager run to the last bit. Those of a GPU
+//! are compared with those of the simulated device too, from which rounding alone may tell them.
 
+mod device;
 mod kernels;
 mod model;
+mod on_cuda;
+mod on_sim;
+#[path = "../cuda/products.rs"]
+mod products;
 mod report;
 mod setup;
 mod shuffle;
@@ -20,10 +26,10 @@ use std::sync::Arc;
 
 use clap::{Parser, ValueEnum};
 use graphgrove::EngineStats;
-use graphgrove_sim::SimDevice;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::report::{Report, Row};
+use crate::device::{Backend, Cuda, Simulated};
+use crate::report::{Report, Row, Simulation};
 use crate::setup::Setup;
 use crate::training::{Times, Training, Values};
 use crate::wine::Wines;
@@ -56,7 +62,7 @@ struct Arguments {
 enum DeviceChoice {
     /// The simulated device.
     Sim,
-    /// A CUDA device. The kernels of this example are not there for it yet.
+    /// The first CUDA device.
     Cuda,
 }
 
@@ -64,16 +70,20 @@ type AnyError = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if arguments.device == DeviceChoice::Cuda {
-        eprintln!(
-            "train: --device cuda is not built in: this example has its kernels for the simulated device only"
-        );
-        return ExitCode::from(2);
-    }
-    match run(&arguments) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => {
-            eprintln!("train: a mode computed other values than the eager run");
+    let ran = match arguments.device {
+        DeviceChoice::Sim => run(&Simulated { seed: arguments.seed }, &arguments, None),
+        DeviceChoice::Cuda => match Cuda::open() {
+            Ok(cuda) => run(&cuda, &arguments, Some(&Simulated { seed: arguments.seed })),
+            Err(error) => {
+                eprintln!("train: --device cuda: {error}");
+                return if Cuda::is_missing(&error) { ExitCode::from(2) } else { ExitCode::FAILURE };
+            }
+        },
+    };
+    match ran {
+        Ok(None) => ExitCode::SUCCESS,
+        Ok(Some(complaint)) => {
+            eprintln!("train: {complaint}");
             ExitCode::FAILURE
         }
         Err(error) => {
@@ -83,41 +93,51 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs every mode that was asked for. Whether all of them are equal to the eager run.
-fn run(arguments: &Arguments) -> Result<bool, AnyError> {
+/// Runs every mode that was asked for, and the eager mode on the device that the values are compared with, if there is one. What
+/// is wrong with the values, if anything is.
+fn run<B: Backend>(
+    backend: &B,
+    arguments: &Arguments,
+    compared_with: Option<&Simulated>,
+) -> Result<Option<&'static str>, AnyError> {
     let wines = Wines::load(arguments.seed);
     let setups = Setup::ALL
         .into_iter()
         .filter(|setup| *setup == Setup::Eager || arguments.mode.is_none_or(|mode| mode == *setup));
-    let mut report =
-        Report { epochs: arguments.epochs, seed: arguments.seed, device: "sim", modes: Vec::new() };
+    let mut report = Report::new(arguments.epochs, arguments.seed);
     let mut eager = None;
     for setup in setups {
-        let (values, times, stats) = run_one(setup, &wines, arguments)?;
+        let (values, times, stats) = run_one(backend, setup, &wines, arguments)?;
         let eager = eager.get_or_insert_with(|| values.clone());
         report.modes.push(Row::new(setup, &times, &stats, &values, eager));
     }
+    if let (Some(simulated), Some(eager)) = (compared_with, &eager) {
+        let (values, ..) = run_one(simulated, Setup::Eager, &wines, arguments)?;
+        report.simulation = Some(Simulation::new(eager.difference(&values)));
+    }
+    report.device = backend.name();
     let mut out = std::io::stdout().lock();
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
     } else {
         write!(out, "{report}")?;
     }
-    Ok(report.modes.iter().all(|row| row.equal_to_eager))
+    Ok(report.complaint())
 }
 
-/// Runs the program on a fresh device and a fresh engine.
-fn run_one(
+/// Runs the program on a fresh engine.
+fn run_one<B: Backend>(
+    backend: &B,
     setup: Setup,
     wines: &Wines,
     arguments: &Arguments,
 ) -> Result<(Values, Times, EngineStats), AnyError> {
-    let device = Arc::new(SimDevice::builder().seed(arguments.seed).granularity(4096).build());
-    let engine = setup.builder().build(Arc::clone(&device))?;
+    let device = backend.device();
+    let engine = setup.builder(backend.pool()).build(Arc::clone(&device))?;
     let bar = ProgressBar::new(arguments.epochs.into())
         .with_style(ProgressStyle::with_template("{prefix:16} {wide_bar} {pos:>3}/{len} epochs  {msg}")?)
         .with_prefix(setup.name());
-    let training = Training::new(&engine, arguments.seed)?;
+    let training = Training::new(&engine, backend.kernels(&engine)?, arguments.seed)?;
     let trained = training.run(wines, arguments.epochs, arguments.seed, |loss| {
         bar.set_message(format!("loss {loss:.4}"));
         bar.inc(1);
@@ -130,9 +150,8 @@ fn run_one(
         }
         eprint!("{}", engine.outline()?);
     }
-    // The device looks for races and for memory that is read before its birth or after its end. A finding says more than the
-    // fault that it may have led to.
-    device.verdict()?;
+    // A finding of the device says more than the fault that it may have led to.
+    backend.verdict(&device)?;
     let (values, times) = trained?;
     let stats = engine.stats()?;
     engine.shutdown()?;

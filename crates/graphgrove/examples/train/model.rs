@@ -1,11 +1,12 @@
 //! The classifier: two layers, and the five functions that train it.
 
-use graphgrove::{
-    Args, Context, Engine, Function, FunctionOptions, LaunchDims, Layout, ParamSet, Result, Tensor,
-};
-use graphgrove_sim::{SimDevice, SimKernel};
+use std::sync::Arc;
 
-use crate::kernels::Kernels;
+use graphgrove::{
+    Args, Context, Device, Engine, Function, FunctionOptions, Layout, ParamSet, Result, Tensor,
+};
+
+use crate::kernels::{Kernels, Op};
 use crate::shuffle::Shuffle;
 use crate::wine::{CLASSES, FEATURES};
 
@@ -19,8 +20,6 @@ const SHAPES: [&[u64]; 4] = [
     &[CLASSES as u64],
 ];
 
-type Cx<'a> = Context<'a, SimDevice>;
-
 /// The weights, and what the optimiser keeps for each of them.
 pub(crate) struct Weights {
     /// What forward and backward read.
@@ -30,7 +29,7 @@ pub(crate) struct Weights {
 }
 
 impl Weights {
-    pub(crate) fn new(engine: &Engine<SimDevice>, seed: u64) -> Result<Self> {
+    pub(crate) fn new<D: Device>(engine: &Engine<D>, seed: u64) -> Result<Self> {
         let mut random = Shuffle::new(seed);
         let mut weights = Vec::new();
         let mut velocities = Vec::new();
@@ -48,49 +47,55 @@ impl Weights {
 }
 
 /// The functions of the training.
-pub(crate) struct Model {
+pub(crate) struct Model<D: Device> {
     /// `(measured)` with the weights -> `(logits)`. Saves what the backward reads.
-    pub(crate) forward: Function<SimDevice>,
+    pub(crate) forward: Function<D>,
     /// `(logits, classes)` -> `(gradient of the logits, report)`. The report is the mean loss and the number of hits.
-    pub(crate) loss: Function<SimDevice>,
+    pub(crate) loss: Function<D>,
     /// `(gradient of the logits)` with the weights -> the gradients of the four weights.
-    pub(crate) backward: Function<SimDevice>,
+    pub(crate) backward: Function<D>,
     /// `(four sums, four gradients)` -> the sums, to which the gradients are added in place.
-    pub(crate) accumulate: Function<SimDevice>,
+    pub(crate) accumulate: Function<D>,
     /// `(four gradients, rate, micro-batches)` with the state: one step of gradient descent with momentum.
-    pub(crate) optimiser: Function<SimDevice>,
+    pub(crate) optimiser: Function<D>,
 }
 
-impl Model {
-    pub(crate) fn new(engine: &Engine<SimDevice>) -> Self {
-        let kernels = Kernels::new(engine.device());
-        let bind = |body: fn(&Kernels, &mut Cx<'_>) -> Result<Vec<Tensor>>| {
-            let kernels = kernels.clone();
-            move |cx: &mut Cx<'_>| body(&kernels, cx)
+impl<D: Device> Model<D> {
+    pub(crate) fn new<K: Kernels<D>>(engine: &Engine<D>, kernels: K) -> Self {
+        let kernels = Arc::new(kernels);
+        let bind = |body: fn(&K, &mut Context<'_, D>) -> Result<Vec<Tensor>>| {
+            let kernels = Arc::clone(&kernels);
+            move |cx: &mut Context<'_, D>| body(&kernels, cx)
         };
         let adds_in_place = FunctionOptions::new().mutates(0..4);
         let writes_weights = FunctionOptions::new().mutates_params();
         Self {
-            forward: engine.function("forward", bind(forward)),
-            loss: engine.function("loss", bind(loss)),
-            backward: engine.function("backward", bind(backward)),
-            accumulate: engine.function_with("accumulate", adds_in_place, bind(accumulate)),
-            optimiser: engine.function_with("optimiser", writes_weights, bind(optimiser)),
+            forward: engine.function("forward", bind(forward::<D, K>)),
+            loss: engine.function("loss", bind(loss::<D, K>)),
+            backward: engine.function("backward", bind(backward::<D, K>)),
+            accumulate: engine.function_with("accumulate", adds_in_place, bind(accumulate::<D, K>)),
+            optimiser: engine.function_with("optimiser", writes_weights, bind(optimiser::<D, K>)),
         }
     }
 }
 
-fn forward(kernels: &Kernels, cx: &mut Cx<'_>) -> Result<Vec<Tensor>> {
+fn forward<D: Device, K: Kernels<D>>(kernels: &K, cx: &mut Context<'_, D>) -> Result<Vec<Tensor>> {
     let measured = cx.take(0)?;
-    let hidden = linear(&kernels.linear, cx, &measured, 0, true)?;
-    let logits = linear(&kernels.linear, cx, &hidden, 2, false)?;
+    let hidden = linear(kernels, cx, &measured, 0, true)?;
+    let logits = linear(kernels, cx, &hidden, 2, false)?;
     cx.save(&measured);
     cx.save(&hidden);
     Ok(vec![logits])
 }
 
 /// A layer: its matrix is parameter `first`, its bias the one after.
-fn linear(kernel: &SimKernel, cx: &mut Cx<'_>, x: &Tensor, first: usize, relu: bool) -> Result<Tensor> {
+fn linear<D: Device, K: Kernels<D>>(
+    kernels: &K,
+    cx: &mut Context<'_, D>,
+    x: &Tensor,
+    first: usize,
+    relu: bool,
+) -> Result<Tensor> {
     let (m, k, n) = (x.shape()[0], x.shape()[1], cx.param(first)?.shape()[1]);
     let y = cx.empty(Layout::of::<f32>(&[m, n])?)?;
     let args = Args::new()
@@ -98,16 +103,12 @@ fn linear(kernel: &SimKernel, cx: &mut Cx<'_>, x: &Tensor, first: usize, relu: b
         .read(cx.param(first)?.address()?)
         .read(cx.param(first + 1)?.address()?)
         .write(y.address()?);
-    launch(
-        cx,
-        kernel,
-        m * n,
-        args.scalar(m as u32).scalar(n as u32).scalar(k as u32).scalar(u32::from(relu)),
-    )?;
+    let args = args.scalar(m as u32).scalar(n as u32).scalar(k as u32).scalar(u32::from(relu));
+    kernels.run(cx, Op::Linear, m * n, args)?;
     Ok(y)
 }
 
-fn loss(kernels: &Kernels, cx: &mut Cx<'_>) -> Result<Vec<Tensor>> {
+fn loss<D: Device, K: Kernels<D>>(kernels: &K, cx: &mut Context<'_, D>) -> Result<Vec<Tensor>> {
     let (m, n) = (cx.input(0)?.shape()[0], cx.input(0)?.shape()[1]);
     let gradient = cx.empty(Layout::of::<f32>(&[m, n])?)?;
     let report = cx.empty(Layout::of::<f32>(&[2])?)?;
@@ -116,11 +117,11 @@ fn loss(kernels: &Kernels, cx: &mut Cx<'_>) -> Result<Vec<Tensor>> {
         .read(cx.input(1)?.address()?)
         .write(gradient.address()?)
         .write(report.address()?);
-    launch(cx, &kernels.cross_entropy, m, args.scalar(m as u32).scalar(n as u32))?;
+    kernels.run(cx, Op::CrossEntropy, m, args.scalar(m as u32).scalar(n as u32))?;
     Ok(vec![gradient, report])
 }
 
-fn backward(kernels: &Kernels, cx: &mut Cx<'_>) -> Result<Vec<Tensor>> {
+fn backward<D: Device, K: Kernels<D>>(kernels: &K, cx: &mut Context<'_, D>) -> Result<Vec<Tensor>> {
     let (measured, hidden, d_logits) = (cx.take_saved(0)?, cx.take_saved(1)?, cx.take(0)?);
     let (dw2, db2) = weight_gradients(kernels, cx, &hidden, &d_logits)?;
 
@@ -132,7 +133,7 @@ fn backward(kernels: &Kernels, cx: &mut Cx<'_>) -> Result<Vec<Tensor>> {
         .read(hidden.address()?)
         .write(d_hidden.address()?);
     let args = args.scalar(m as u32).scalar(n as u32).scalar(k as u32);
-    launch(cx, &kernels.input_gradient, m * k, args)?;
+    kernels.run(cx, Op::InputGradient, m * k, args)?;
     // What dies here is memory for the gradients below, in every recording too.
     drop((hidden, d_logits));
 
@@ -141,30 +142,35 @@ fn backward(kernels: &Kernels, cx: &mut Cx<'_>) -> Result<Vec<Tensor>> {
 }
 
 /// The gradients of a layer's matrix and bias, from what went into the layer and the gradient of what came out.
-fn weight_gradients(kernels: &Kernels, cx: &mut Cx<'_>, x: &Tensor, dy: &Tensor) -> Result<(Tensor, Tensor)> {
+fn weight_gradients<D: Device, K: Kernels<D>>(
+    kernels: &K,
+    cx: &mut Context<'_, D>,
+    x: &Tensor,
+    dy: &Tensor,
+) -> Result<(Tensor, Tensor)> {
     let (m, n, k) = (x.shape()[0], dy.shape()[1], x.shape()[1]);
     let (dw, db) = (cx.empty(Layout::of::<f32>(&[k, n])?)?, cx.empty(Layout::of::<f32>(&[n])?)?);
     let args = Args::new().read(x.address()?).read(dy.address()?).write(dw.address()?);
     let args = args.scalar(m as u32).scalar(n as u32).scalar(k as u32);
-    launch(cx, &kernels.weight_gradient, k * n, args)?;
+    kernels.run(cx, Op::WeightGradient, k * n, args)?;
     let args = Args::new().read(dy.address()?).write(db.address()?).scalar(m as u32).scalar(n as u32);
-    launch(cx, &kernels.bias_gradient, n, args)?;
+    kernels.run(cx, Op::BiasGradient, n, args)?;
     Ok((dw, db))
 }
 
-fn accumulate(kernels: &Kernels, cx: &mut Cx<'_>) -> Result<Vec<Tensor>> {
+fn accumulate<D: Device, K: Kernels<D>>(kernels: &K, cx: &mut Context<'_, D>) -> Result<Vec<Tensor>> {
     let mut sums = Vec::new();
     for weight in 0..SHAPES.len() {
         let (sum, gradient) = (cx.take(weight)?, cx.take(SHAPES.len() + weight)?);
         let n = sum.layout().elements();
         let args = Args::new().read_write(sum.address()?).read(gradient.address()?).scalar(n as u32);
-        launch(cx, &kernels.add_to, n, args)?;
+        kernels.run(cx, Op::AddTo, n, args)?;
         sums.push(sum);
     }
     Ok(sums)
 }
 
-fn optimiser(kernels: &Kernels, cx: &mut Cx<'_>) -> Result<Vec<Tensor>> {
+fn optimiser<D: Device, K: Kernels<D>>(kernels: &K, cx: &mut Context<'_, D>) -> Result<Vec<Tensor>> {
     let count = SHAPES.len();
     let scale = 1.0 / cx.value(count + 1)? as f32;
     for weight in 0..count {
@@ -174,11 +180,7 @@ fn optimiser(kernels: &Kernels, cx: &mut Cx<'_>) -> Result<Vec<Tensor>> {
             .read(cx.input(count)?.address()?)
             .read_write(cx.param(weight)?.address()?)
             .read_write(cx.param(count + weight)?.address()?);
-        launch(cx, &kernels.momentum, n, args.scalar(n as u32).scalar(scale))?;
+        kernels.run(cx, Op::Momentum, n, args.scalar(n as u32).scalar(scale))?;
     }
     Ok(Vec::new())
-}
-
-fn launch(cx: &mut Cx<'_>, kernel: &SimKernel, elements: u64, args: Args) -> Result<()> {
-    cx.launch(kernel, LaunchDims::for_elements(elements as u32), &args)
 }

@@ -7,7 +7,7 @@ use graphgrove::EngineStats;
 use serde::Serialize;
 
 use crate::setup::Setup;
-use crate::training::{Times, Values};
+use crate::training::{Difference, Times, Values};
 
 /// One line of the table.
 #[derive(Clone, Debug, Serialize)]
@@ -29,7 +29,7 @@ pub(crate) struct Row {
     last_loss: f32,
     accuracy: f32,
     /// Whether every loss, the accuracy, and all weights are those of the eager run to the last bit.
-    pub(crate) equal_to_eager: bool,
+    equal_to_eager: bool,
 }
 
 impl Row {
@@ -68,8 +68,53 @@ fn median(times: &[Duration]) -> u64 {
 pub(crate) struct Report {
     pub(crate) epochs: u32,
     pub(crate) seed: u64,
-    pub(crate) device: &'static str,
+    pub(crate) device: String,
     pub(crate) modes: Vec<Row>,
+    /// How the eager run compares with that of the simulated device.
+    pub(crate) simulation: Option<Simulation>,
+}
+
+/// How far values are from those of the simulated device, whose sums are added up in another order.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Simulation {
+    difference: Difference,
+    /// The most that is allowed.
+    tolerance: Difference,
+}
+
+impl Simulation {
+    /// What rounding may come to over all epochs, each of which starts from the roundings of the one before.
+    const TOLERANCE: Difference = Difference { loss: 0.01, state: 0.01, accuracy: 0.02 };
+
+    pub(crate) const fn new(difference: Difference) -> Self {
+        Self { difference, tolerance: Self::TOLERANCE }
+    }
+
+    fn is_close(&self) -> bool {
+        let Self { difference, tolerance } = self;
+        difference.loss <= tolerance.loss
+            && difference.state <= tolerance.state
+            && difference.accuracy <= tolerance.accuracy
+    }
+}
+
+impl Report {
+    pub(crate) const fn new(epochs: u32, seed: u64) -> Self {
+        Self { epochs, seed, device: String::new(), modes: Vec::new(), simulation: None }
+    }
+
+    /// What is wrong with the values, if anything is.
+    pub(crate) fn complaint(&self) -> Option<&'static str> {
+        if !self.modes.iter().all(|row| row.equal_to_eager) {
+            return Some("a mode computed other values than the eager run");
+        }
+        match &self.simulation {
+            Some(simulation) if !simulation.is_close() => {
+                Some("the values are farther from the simulated device's than rounding explains")
+            }
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Report {
@@ -112,7 +157,22 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "pool: what recordings need. other: data, weights, plain runs, copies. loss: of the last evaluation batch."
-        )
+        )?;
+        if let Some(Simulation { difference, tolerance }) = &self.simulation {
+            writeln!(
+                f,
+                "{}. Farthest from the simulated device's eager run: a loss by {:.1e} (at most {:.1e}), a weight by {:.1e} \
+                 (at most {:.1e}), the accuracy by {:.2}% (at most {:.2}%).",
+                self.device,
+                difference.loss,
+                tolerance.loss,
+                difference.state,
+                tolerance.state,
+                difference.accuracy * 100.0,
+                tolerance.accuracy * 100.0,
+            )?;
+        }
+        Ok(())
     }
 }
 

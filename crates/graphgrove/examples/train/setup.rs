@@ -1,8 +1,7 @@
 //! The ways in which the program is run.
 
 use clap::ValueEnum;
-use graphgrove::{Engine, EngineBuilder, Growth, Layers, Mode, OldOutput, PoolConfig};
-use graphgrove_sim::SimDevice;
+use graphgrove::{EngineBuilder, Layers, Mode, OldOutput, PoolConfig};
 
 /// A mode of the engine, with or without its fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -29,13 +28,13 @@ impl Setup {
         }
     }
 
-    pub(crate) fn builder(self) -> EngineBuilder {
-        // Small pieces, so that the table shows what is needed and not how it is rounded.
-        let growth = Growth { small_limit: 0, small: 4 << 10, large: 4 << 10, unit: 4 << 10 };
-        let builder = Engine::<SimDevice>::builder()
-            .pool(PoolConfig { growth, ..PoolConfig::default() })
-            // With one pool for each function the next call of the same function would end an output that is still needed.
-            .old_outputs(OldOutput::CopyOut);
+    pub(crate) fn builder(self, pool: Option<PoolConfig>) -> EngineBuilder {
+        // With one pool for each function the next call of the same function would end an output that is still needed.
+        let builder = EngineBuilder::default().old_outputs(OldOutput::CopyOut);
+        let builder = match pool {
+            Some(pool) => builder.pool(pool),
+            None => builder,
+        };
         match self {
             Self::Eager => builder.mode(Mode::Eager),
             Self::OnePool => builder.mode(Mode::OnePool),

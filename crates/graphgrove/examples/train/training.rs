@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use graphgrove::{Engine, Outputs, Result, Tensor, args};
-use graphgrove_sim::SimDevice;
+use graphgrove::{Device, Engine, Outputs, Result, Tensor, args};
+use serde::Serialize;
 
+use crate::kernels::Kernels;
 use crate::model::{Model, Weights};
 use crate::shuffle::Shuffle;
 use crate::wine::{Batch, Wines};
@@ -35,6 +36,36 @@ impl Values {
         };
         bits(self) == bits(other)
     }
+
+    /// The largest difference of a loss or a weight, and how far the accuracies are apart.
+    pub(crate) fn difference(&self, other: &Self) -> Difference {
+        let losses = |values: &Self| {
+            let reports = values.training.iter().chain(&values.evaluation);
+            reports.map(|[loss, _]| *loss).collect::<Vec<f32>>()
+        };
+        let state = |values: &Self| values.state.concat();
+        Difference {
+            loss: farthest(&losses(self), &losses(other)),
+            state: farthest(&state(self), &state(other)),
+            accuracy: (self.accuracy - other.accuracy).abs(),
+        }
+    }
+}
+
+/// How far the values of two runs are apart. A value that is no number is infinitely far from any.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Difference {
+    pub(crate) loss: f32,
+    pub(crate) state: f32,
+    pub(crate) accuracy: f32,
+}
+
+fn farthest(some: &[f32], others: &[f32]) -> f32 {
+    if some.len() != others.len() {
+        return f32::INFINITY;
+    }
+    let apart = some.iter().zip(others).map(|(one, other)| (one - other).abs());
+    apart.map(|apart| if apart.is_nan() { f32::INFINITY } else { apart }).fold(0.0, f32::max)
 }
 
 /// What was timed.
@@ -47,17 +78,17 @@ pub(crate) struct Times {
 }
 
 /// One run of the program on an engine.
-pub(crate) struct Training<'a> {
-    engine: &'a Engine<SimDevice>,
-    model: Model,
+pub(crate) struct Training<'a, D: Device> {
+    engine: &'a Engine<D>,
+    model: Model<D>,
     weights: Weights,
     values: Values,
     times: Times,
 }
 
-impl<'a> Training<'a> {
-    pub(crate) fn new(engine: &'a Engine<SimDevice>, seed: u64) -> Result<Self> {
-        let (model, weights) = (Model::new(engine), Weights::new(engine, seed)?);
+impl<'a, D: Device> Training<'a, D> {
+    pub(crate) fn new(engine: &'a Engine<D>, kernels: impl Kernels<D>, seed: u64) -> Result<Self> {
+        let (model, weights) = (Model::new(engine, kernels), Weights::new(engine, seed)?);
         Ok(Self { engine, model, weights, values: Values::default(), times: Times::default() })
     }
 

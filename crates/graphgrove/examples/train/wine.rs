@@ -1,8 +1,7 @@
 //! The data: red wines, eleven measurements each, and the grade that tasters gave them (P. Cortez et al., "Modeling wine
 //! preferences by data mining from physicochemical properties", 2009), as the crate `linfa-datasets` ships them.
 
-use graphgrove::{Engine, Result, Tensor};
-use graphgrove_sim::SimDevice;
+use graphgrove::{Device, Engine, Result, Tensor};
 
 use crate::shuffle::Shuffle;
 
@@ -67,7 +66,11 @@ impl Wines {
     }
 
     /// The mini-batches of one epoch, in an order of its own.
-    pub(crate) fn epoch(&self, engine: &Engine<SimDevice>, shuffle: &mut Shuffle) -> Result<Vec<Vec<Batch>>> {
+    pub(crate) fn epoch<D: Device>(
+        &self,
+        engine: &Engine<D>,
+        shuffle: &mut Shuffle,
+    ) -> Result<Vec<Vec<Batch>>> {
         let mut wines = self.training.clone();
         shuffle.apply(&mut wines);
         let mini = |wines: &[Wine]| wines.chunks(MICRO_ROWS).map(|rows| upload(engine, rows)).collect();
@@ -75,12 +78,12 @@ impl Wines {
     }
 
     /// The batches of every evaluation.
-    pub(crate) fn evaluation(&self, engine: &Engine<SimDevice>) -> Result<Vec<Batch>> {
+    pub(crate) fn evaluation<D: Device>(&self, engine: &Engine<D>) -> Result<Vec<Batch>> {
         self.evaluation.chunks(EVALUATION_ROWS).map(|rows| upload(engine, rows)).collect()
     }
 }
 
-fn upload(engine: &Engine<SimDevice>, wines: &[Wine]) -> Result<Batch> {
+fn upload<D: Device>(engine: &Engine<D>, wines: &[Wine]) -> Result<Batch> {
     let rows = wines.len();
     let measured: Vec<f32> = wines.iter().flat_map(|wine| wine.measured).collect();
     let classes: Vec<u32> = wines.iter().map(|wine| wine.class).collect();

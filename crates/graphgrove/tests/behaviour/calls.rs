@@ -1,9 +1,10 @@
 //! The way of calls: warm-up, recording, replay.
 
-use graphgrove::{Engine, LaunchDims, Layers, Mode, ParamSet, args};
+use graphgrove::{Args, Engine, LaunchDims, Layers, Mode, args};
+use graphgrove_device::Work;
 use graphgrove_sim::{SimDevice, kernels};
 
-use crate::garden::{Garden, N, layout, zip_args};
+use crate::garden::{Garden, N, layout};
 
 #[test]
 fn a_function_warms_up_is_recorded_and_is_replayed_with_the_inputs_of_each_call() {
@@ -84,27 +85,22 @@ fn an_input_that_the_step_before_has_left_needs_no_recording_of_its_own() {
 }
 
 #[test]
-fn a_parameter_that_is_never_where_it_was_is_staged_after_a_few_recordings() {
-    for layers in [Layers::all(), Layers::prefix(3)] {
-        let garden = Garden::new(Engine::<SimDevice>::builder().layers(layers));
-        let kernel = kernels::zip::<f32>(&garden.device, "add", |a, b| a + b);
-        let shift = garden.engine.function("shift", move |cx| {
-            let out = cx.empty(layout())?;
-            let args = zip_args(cx.input(0)?, cx.param(0)?, &out)?;
-            cx.launch(&kernel, LaunchDims::for_elements(N as u32), &args)?;
-            Ok(vec![out])
-        });
-        let x = garden.tensor(1.0);
-        let mut params = ParamSet::new(vec![garden.tensor(0.0)]).unwrap();
-        let mut old = Vec::new();
-        for turn in 0..20_u8 {
-            // What is still held is where nothing else can be.
-            old.push(params.replace(0, garden.tensor(f32::from(turn))).unwrap());
-            let [out] = shift.with(&params).call(args![&x]).unwrap().into_array().unwrap();
-            assert_eq!(garden.value(&out), 1.0 + f32::from(turn), "{layers}");
-        }
-        let calls = garden.engine.stats().unwrap().calls;
-        assert_eq!(calls.eager, 0, "{calls:?}");
-        assert!(calls.recordings <= 6 && calls.replays >= 13, "{calls:?}");
+fn work_of_other_code_is_recorded_and_replayed_with_the_inputs_of_each_call() {
+    let garden = Garden::new(Engine::<SimDevice>::builder());
+    let (device, double) = (garden.device.clone(), kernels::map(&garden.device, "double", |x: f32| 2.0 * x));
+    let function = garden.engine.function("by other code", move |cx| {
+        let out = cx.empty(layout())?;
+        let args = Args::new().read(cx.input(0)?.address()?).write(out.address()?).scalar(N as u32);
+        // The only reader of the input is work that the engine does not see.
+        cx.foreign(|stream| device.launch(stream, &double, LaunchDims::ONE, &args))?;
+        Ok(vec![out])
+    });
+    for turn in 0..5 {
+        let input = garden.tensor(turn as f32);
+        let [doubled] = function.call(args![&input]).unwrap().into_array().unwrap();
+        assert_eq!(garden.value(&doubled), 2.0 * turn as f32, "{turn}");
     }
+    let calls = garden.engine.stats().unwrap().calls;
+    assert_eq!((calls.recordings, calls.replays, calls.eager, calls.failures), (1, 3, 0, 0));
+    garden.device.verdict().unwrap();
 }

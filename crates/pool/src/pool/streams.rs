@@ -1,8 +1,9 @@
 //! What the caller says about streams.
 
-use graphgrove_device::{Device, StreamHandle};
+use graphgrove_device::{Device, DevicePtr, StreamHandle};
 
 use crate::error::PoolError;
+use crate::ranges::BlockId;
 
 use super::Pool;
 use super::block::Block;
@@ -21,6 +22,23 @@ impl<D: Device> Pool<D> {
             return Err(PoolError::ForeignHandle);
         }
         self.enter().declare_use(block, stream)
+    }
+
+    /// As [`used_on`](Pool::used_on), for the live block that an address lies in, by whatever handle it is held. Returns whether there is one:
+    /// memory that is not the pool's is not its business.
+    ///
+    /// # Errors
+    /// [`PoolError::Unordered`], as [`used_on`](Pool::used_on). Nothing is declared then.
+    pub fn used_at(&self, at: DevicePtr, stream: &D::Stream) -> Result<bool, PoolError> {
+        let mut guard = self.enter();
+        let state = &mut *guard;
+        let place = state.backing.locate(&state.ranges, at);
+        let block = place.and_then(|(region, offset)| state.ranges.block_at(region, offset));
+        let block = block.filter(|block| state.records.get(block.id).is_some_and(|of| of.awaited == 0));
+        match block {
+            Some(block) => state.note_use(block.id, stream).map(|()| true),
+            None => Ok(false),
+        }
     }
 
     /// Says that whatever comes on the second stream runs behind what the first was given so far.
@@ -62,6 +80,10 @@ impl<D: Device> State<D> {
         if !self.is_current(block) {
             return Err(PoolError::NotLive { block: id });
         }
+        self.note_use(id, stream)
+    }
+
+    fn note_use(&mut self, id: BlockId, stream: &D::Stream) -> Result<(), PoolError> {
         if self.frontier.is_main(stream.id()) {
             return Ok(());
         }

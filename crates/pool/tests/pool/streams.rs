@@ -57,6 +57,27 @@ fn a_block_used_on_two_streams_waits_for_both_also_through_a_third() {
 }
 
 #[test]
+fn a_use_can_be_declared_by_any_address_in_a_block() {
+    let world = World::new(config());
+    let side = world.device.create_stream().unwrap();
+    let block = world.take(UNIT, "shared");
+    let inside = block.ptr().checked_add(UNIT / 2).unwrap();
+    let early = world.pool.used_at(inside, &side).unwrap_err();
+    assert_eq!(early, PoolError::Unordered { block: block.id(), stream: side.id() });
+    world.pool.order(&world.stream, &side).unwrap();
+    assert_eq!(world.pool.used_at(inside, &side), Ok(true));
+    world.device.fill(&side, block.ptr(), 1, UNIT).unwrap();
+    drop(block);
+    assert_eq!(world.pool.stats().awaited_blocks, 1);
+    // A dead block, and memory of somebody else.
+    assert_eq!(world.pool.used_at(inside, &side), Ok(false));
+    assert_eq!(world.pool.used_at(graphgrove_device::DevicePtr::NULL, &side), Ok(false));
+    world.pool.order(&side, &world.stream).unwrap();
+    assert_eq!(world.pool.stats().awaited_blocks, 0);
+    world.verdict();
+}
+
+#[test]
 fn a_use_on_a_stream_that_is_not_behind_the_birth_is_refused() {
     let world = World::new(config());
     let side = world.device.create_stream().unwrap();

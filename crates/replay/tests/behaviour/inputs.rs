@@ -150,6 +150,43 @@ fn a_replay_reads_the_host_memory_of_its_own_call() {
 }
 
 #[test]
+fn an_upload_that_is_no_input_can_be_made_to_read_elsewhere_before_each_launch() {
+    for method in BOTH {
+        let mut shop = Shop::new(method);
+        let bytes = 4 * N as usize;
+        let page = shop.device.host_buffer(3 * bytes).unwrap();
+        for (turn, value) in [1.0_f32, 2.0, 3.0].into_iter().enumerate() {
+            page.write(turn * bytes, &value.to_le_bytes().repeat(N as usize)).unwrap();
+        }
+        let stream = shop.stream.clone();
+        let mut upload = None;
+        let node = shop
+            .record(Task::new(Call::new(&stream, Step::new(1), &[])), |body| {
+                let (out, to) = (body.fresh(N)?, body.fresh(N)?);
+                let node = body.recorder.upload(&body.stream, to.address()?, &page, 0, bytes)?;
+                body.recorder.copy(&body.stream, out.address()?, to.address()?, 4 * N)?;
+                upload = node.zip(to.address().ok());
+                Ok(vec![Out::Returned(out)])
+            })
+            .unwrap()
+            .node;
+        let (captured, to) = upload.unwrap();
+        let mut outputs = Vec::new();
+        for turn in [1, 2] {
+            let before = shop.device.counts();
+            shop.replayer.read_from(node, captured, to, &page, turn * bytes).unwrap();
+            assert_eq!(shop.device.counts().since(&before).total(), 1, "{method:?}");
+            outputs.push(shop.run(node, &[]));
+        }
+        assert_eq!(outputs, [2.0, 3.0], "{method:?}");
+        let refused = shop.replayer.read_from(node, captured, to, &page, 3 * bytes);
+        assert!(matches!(refused, Err(Error::Device(_))), "{refused:?}");
+        assert_eq!(shop.run(node, &[]), 3.0);
+        shop.verdict();
+    }
+}
+
+#[test]
 fn a_tensor_without_elements_is_compared_by_its_layout_alone() {
     for method in BOTH {
         let mut shop = Shop::new(method);

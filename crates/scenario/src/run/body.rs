@@ -100,6 +100,7 @@ pub(crate) trait Machine {
     fn view(&mut self, of: &Self::Tensor, part: &Part) -> Result<Result<Self::Tensor, String>, Self::Error>;
     fn saved(&mut self, index: u64) -> Result<Self::Tensor, Self::Error>;
     fn upload(&mut self, input: usize, shape: &[u64]) -> Result<Self::Tensor, Self::Error>;
+    fn draw(&mut self, shape: &[u64]) -> Result<Self::Tensor, Self::Error>;
     fn save(&mut self, tensor: &Self::Tensor);
     /// What has no result: what waits, fails or hides something.
     fn effect(&mut self, op: &Op, tensor: Option<&Self::Tensor>, number: u64) -> Result<(), Self::Error>;
@@ -248,7 +249,10 @@ impl<M: Machine> Running<'_, M> {
                 }
                 _ => Err(self.machine.impossible(line, format!("`{name}` is no host memory"))),
             },
-            Made::Draw(_) => Err(self.machine.impossible(line, "draws are not built yet".to_owned())),
+            Made::Draw(shape) => {
+                let shape: Vec<u64> = shape.iter().map(|number| self.number(number)).collect();
+                self.machine.draw(&shape)
+            }
         }
     }
 

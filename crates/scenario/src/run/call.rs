@@ -9,7 +9,7 @@ use graphgrove_sim::{SimDevice, SimHostBuffer};
 use graphgrove_storage::Error as StorageError;
 
 use crate::check::Kind;
-use crate::program::{Arg, Call, CallKind, Op};
+use crate::program::{Arg, Call, CallKind, Made, Op};
 use crate::run::body::{self, Register};
 use crate::run::device_run::{LUCK, SENSE};
 use crate::run::failure::Failure;
@@ -210,6 +210,10 @@ impl<'s> Interp<'_, 's> {
         mut outputs: Outputs,
         token: Option<graphgrove::Backward<SimDevice>>,
     ) -> Done {
+        let draws = function.body.iter().any(|line| matches!(line.op, Op::Let(_, Made::Draw(_))));
+        if draws && self.is_crowded() {
+            return Err(self.impossible("draws of several threads come in no order".to_owned()));
+        }
         let number = registered.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let steps = self.site().steps.load(Ordering::Relaxed);
         let (made, saves) = self.model_call(function, &args, &saved)?;
@@ -288,9 +292,15 @@ impl<'s> Interp<'_, 's> {
             };
             registers.insert(name.text.clone(), register);
         }
-        let mut machine = ModelRun { model: &mut self.model, saved, hosts: &hosts, saves: Vec::new() };
+        let generator = self.generators.get(self.at).copied().unwrap_or_default();
+        let mut machine =
+            ModelRun { model: &mut self.model, saved, hosts: &hosts, saves: Vec::new(), generator };
         let made = body::run(function, &mut machine, registers);
         let saves = std::mem::take(&mut machine.saves);
+        let generator = machine.generator;
+        if let Some(of) = self.generators.get_mut(self.at) {
+            *of = generator;
+        }
         let line = self.line;
         let made = made.map_err(|stop| Failure::Impossible {
             line: if stop.line == 0 { line } else { stop.line },
@@ -395,7 +405,10 @@ impl<'s> Interp<'_, 's> {
         }
         if written.lines == 1 {
             let saved = Vec::new();
+            // A call that fails draws nothing.
+            let generators = self.generators.clone();
             self.model_call(function, args, &saved)?;
+            self.generators = generators;
             self.origins.resize(self.model.storages.len(), Origin::Own);
             return names.iter().try_for_each(|name| self.compare_last(name));
         }

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use graphgrove::{Args, Context, DType, Error, LaunchDims, Layout, Result, Tensor};
+use graphgrove::philox::{draw, unit_f32};
+use graphgrove::{Args, Context, DType, Error, LaunchDims, Layout, Result, SideStream, Tensor};
 use graphgrove_device::{Memory, Streams, Work};
-use graphgrove_sim::{KernelFault, KernelScope, SimDevice, SimEvent, SimKernel, SimStream};
+use graphgrove_sim::{KernelFault, KernelScope, SimDevice, SimEvent, SimKernel};
 use parking_lot::Mutex;
 
 use crate::program::{Line, Op};
@@ -186,6 +187,10 @@ pub(crate) struct DeviceRun<'r, 'c> {
     pub(crate) run: u64,
     /// What the forward has saved, until it is taken.
     pub(crate) saved: Vec<Option<Tensor>>,
+    /// The side streams by name.
+    pub(crate) sides: HashMap<String, SideStream>,
+    /// The one that work goes to, if it is not the call's own stream.
+    pub(crate) side: Option<String>,
 }
 
 impl DeviceRun<'_, '_> {
@@ -201,7 +206,11 @@ impl DeviceRun<'_, '_> {
     }
 
     fn launch(&mut self, kernel: &SimKernel, elements: u64, args: &Args) -> Result<()> {
-        self.context.launch(kernel, LaunchDims::for_elements(elements as u32), args)
+        let dims = LaunchDims::for_elements(elements as u32);
+        match self.side.as_ref().and_then(|side| self.sides.get(side)) {
+            Some(side) => self.context.on(side)?.launch(kernel, dims, args),
+            None => self.context.launch(kernel, dims, args),
+        }
     }
 }
 
@@ -332,7 +341,32 @@ impl Machine for DeviceRun<'_, '_> {
     fn upload(&mut self, input: usize, shape: &[u64]) -> Result<Tensor> {
         let out = self.new_tensor(shape)?;
         if !out.layout().is_empty() {
-            self.context.upload(&out, input)?;
+            match self.side.as_ref().and_then(|side| self.sides.get(side)) {
+                Some(side) => self.context.on(side)?.upload(&out, input)?,
+                None => self.context.upload(&out, input)?,
+            }
+        }
+        Ok(out)
+    }
+
+    fn draw(&mut self, shape: &[u64]) -> Result<Tensor> {
+        let out = self.new_tensor(shape)?;
+        let elements = out.layout().elements();
+        if elements > 0 {
+            let random = match self.side.as_ref().and_then(|side| self.sides.get(side)) {
+                Some(side) => self.context.on(side)?.random(elements)?,
+                None => self.context.random(elements)?,
+            };
+            let (to, base) = (Lie::of(&out), random.base());
+            let kernel = self.device.kernel("draw", move |scope| {
+                let state = scope.read::<u64>(0, 2)?;
+                let (seed, first) = (state.get(0), state.get(1).wrapping_add(base));
+                let number = |at: u64| unit_f32(draw(seed, first.wrapping_add(at))[0]);
+                let values: Vec<f32> = (0..elements).map(number).collect();
+                to.write(scope, 1, &values)
+            });
+            let args = Args::new().read(random.address()?).write(out.address()?);
+            self.launch(&kernel, elements, &args)?;
         }
         Ok(out)
     }
@@ -343,6 +377,15 @@ impl Machine for DeviceRun<'_, '_> {
 
     fn effect(&mut self, op: &Op, tensor: Option<&Tensor>, number: u64) -> Result<()> {
         match op {
+            Op::Fork(name) => {
+                let side = self.context.fork()?;
+                self.sides.insert(name.text.clone(), side);
+                Ok(())
+            }
+            Op::Join(name) => match self.sides.remove(&name.text) {
+                Some(side) => self.context.join(side),
+                None => Ok(()),
+            },
             Op::HostWait => Ok(self.device.synchronize()?),
             Op::Fail(when) if self.is_due(*when) => {
                 Err(Error::NoInput { function: self.function.to_owned(), what: LUCK, index: 0 })
@@ -356,10 +399,12 @@ impl Machine for DeviceRun<'_, '_> {
                 Ok(())
             }
             Op::Foreign(_) => {
-                let stream: SimStream = self.context.stream().clone();
-                let at = self.device.allocate_async(&stream, number.max(1))?;
-                self.device.fill(&stream, at, 0, number.max(1))?;
-                Ok(self.device.free_async(&stream, at)?)
+                let (device, bytes) = (self.device, number.max(1));
+                self.context.foreign(|stream| {
+                    let at = device.allocate_async(stream, bytes)?;
+                    device.fill(stream, at, 0, bytes)?;
+                    Ok(device.free_async(stream, at)?)
+                })
             }
             Op::Scratch(_, when) if self.is_due(*when) => {
                 let scratch = self.new_tensor(&[number.div_ceil(4)])?;
@@ -385,7 +430,8 @@ impl Machine for DeviceRun<'_, '_> {
         }
     }
 
-    fn on(&mut self, _: Option<&str>) -> Result<()> {
+    fn on(&mut self, side: Option<&str>) -> Result<()> {
+        self.side = side.map(ToOwned::to_owned);
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use graphgrove::{Backward, Tensor};
+use graphgrove::{Backward, GeneratorState, Tensor};
 use graphgrove_device::{HostMemory, LaunchDims, Memory, Streams, Work};
 use graphgrove_sim::{Failure as SimFailure, Fault, SimDevice, SimHostBuffer, SimStream};
 
@@ -12,10 +12,10 @@ use crate::run::body::Machine;
 use crate::run::body::{Elements, Second, evaluate, part};
 use crate::run::device_run::{in_place_kernel, viewed};
 use crate::run::failure::Failure;
-use crate::run::model::{Model, ModelRun, ModelTensor, contents};
+use crate::run::model::{Model, ModelRun, ModelTensor, contents, drawn};
 use crate::run::random::Random;
 use crate::run::world::{Site, World};
-use crate::{Fill, ModeName, Name, NewTensor, Number, Operand};
+use crate::{Fill, ModeName, Name, NewTensor, Number, Operand, Shape};
 
 /// A tensor of the engine, and what it should be.
 #[derive(Clone)]
@@ -71,6 +71,8 @@ pub(crate) struct Interp<'w, 's> {
     pub(crate) origins: Vec<Origin>,
     pub(crate) at: usize,
     pub(crate) random: Random,
+    /// Where the generator of each engine should be.
+    pub(crate) generators: Vec<GeneratorState>,
     /// The line that runs.
     pub(crate) line: u32,
 }
@@ -86,6 +88,7 @@ impl<'w, 's> Interp<'w, 's> {
             origins: Vec::new(),
             at: 0,
             random: Random::new(seed),
+            generators: vec![GeneratorState::default(); world.sites.len()],
             line: 0,
         }
     }
@@ -258,9 +261,19 @@ impl<'w, 's> Interp<'w, 's> {
                 let value = self.measure(measure)?;
                 self.bind(name, Binding::Note(value))
             }
-            What::Seed(_) | What::Draw(..) | What::Suspend | What::Resume => {
-                Err(self.impossible("the engine cannot do this yet".to_owned()))
+            What::Seed(seed) => {
+                let seed = self.number(seed);
+                self.site().engine.seed(seed).map_err(|error| self.wrong(error))?;
+                if let Some(generator) = self.generators.get_mut(self.at) {
+                    *generator = GeneratorState { seed, offset: 0 };
+                }
+                Ok(())
             }
+            What::Draw(name, shape) => {
+                let handle = self.draw(shape, name)?;
+                self.bind(name, Binding::Tensor(handle))
+            }
+            What::Suspend | What::Resume => Err(self.impossible("the engine cannot do this yet".to_owned())),
         }
     }
 
@@ -325,6 +338,7 @@ impl<'w, 's> Interp<'w, 's> {
             origins: self.origins.clone(),
             at: self.at,
             random: Random::new(self.random.next()),
+            generators: self.generators.clone(),
             line: self.line,
         }
     }
@@ -373,6 +387,24 @@ impl<'w, 's> Interp<'w, 's> {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         buffer.write(0, &bytes).map_err(|error| self.wrong(error))?;
         Ok((buffer, values))
+    }
+
+    /// Draws outside of every function, from where the generator of the engine says that it is.
+    fn draw(&mut self, shape: &Shape, name: &Name) -> Result<Handle, Failure> {
+        let engine = self.site().engine.generator().clone();
+        let mut wanted = self.generators.get(self.at).copied().unwrap_or_default();
+        let mut state = engine.state();
+        if state != wanted {
+            return Err(self.wrong(format!("the generator is at {state:?}, not at {wanted:?}")));
+        }
+        let count = shape.iter().map(|number| self.number(number)).product();
+        let fill = Fill::Values(drawn(&mut wanted, count));
+        state.offset = wanted.offset;
+        engine.set_state(state);
+        if let Some(generator) = self.generators.get_mut(self.at) {
+            *generator = wanted;
+        }
+        self.new_tensor(&NewTensor { shape: shape.clone(), fill, misaligned: false, place: name.place })
     }
 
     fn move_param(&mut self, name: &Name, to: &MoveTo, tries: bool) -> Done {
@@ -480,7 +512,13 @@ impl<'w, 's> Interp<'w, 's> {
             let dims = LaunchDims::for_elements(to.model.count() as u32);
             device.launch(self.stream(stream)?, &kernel, dims, &args).map_err(|error| self.wrong(error))?;
         }
-        let mut machine = ModelRun { model: &mut self.model, saved: &[], hosts: &[], saves: Vec::new() };
+        let mut machine = ModelRun {
+            model: &mut self.model,
+            saved: &[],
+            hosts: &[],
+            saves: Vec::new(),
+            generator: GeneratorState::default(),
+        };
         machine.in_place(&to.model, &model_op).map_err(|stop| self.impossible(stop.why))
     }
 

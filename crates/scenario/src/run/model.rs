@@ -4,6 +4,8 @@ use crate::Fill;
 use crate::mixed;
 use crate::program::{Line, Op};
 use crate::run::body::{Elements, Machine, Part, Second, dense};
+use graphgrove::GeneratorState;
+use graphgrove::philox::{draw, unit_f32};
 
 /// A view of one of the interpreter's vectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,6 +127,8 @@ pub(crate) struct ModelRun<'m> {
     pub(crate) saved: &'m [ModelTensor],
     pub(crate) hosts: &'m [Option<Vec<f32>>],
     pub(crate) saves: Vec<ModelTensor>,
+    /// Where the generator is.
+    pub(crate) generator: GeneratorState,
 }
 
 impl Machine for ModelRun<'_> {
@@ -209,6 +213,11 @@ impl Machine for ModelRun<'_> {
         Ok(self.model.tensor(shape, values))
     }
 
+    fn draw(&mut self, shape: &[u64]) -> Result<ModelTensor, Stop> {
+        let values = drawn(&mut self.generator, shape.iter().product());
+        Ok(self.model.tensor(shape, values))
+    }
+
     fn save(&mut self, tensor: &ModelTensor) {
         self.saves.push(tensor.clone());
     }
@@ -220,6 +229,13 @@ impl Machine for ModelRun<'_> {
     fn on(&mut self, _: Option<&str>) -> Result<(), Stop> {
         Ok(())
     }
+}
+
+/// The next numbers of a generator.
+pub(crate) fn drawn(generator: &mut GeneratorState, count: u64) -> Vec<f32> {
+    let first = generator.offset;
+    generator.offset = first.wrapping_add(count);
+    (0..count).map(|at| unit_f32(draw(generator.seed, first.wrapping_add(at))[0])).collect()
 }
 
 /// The contents of a new tensor. `random` gives one number after the other.

@@ -267,7 +267,16 @@ fn run_body(
     }
     let saved = (0..).map_while(|at| context.take_saved(at).ok()).map(Some).collect();
     let run = count_run(state);
-    let mut machine = DeviceRun { context, device, state, function: &body.name.text, run, saved };
+    let mut machine = DeviceRun {
+        context,
+        device,
+        state,
+        function: &body.name.text,
+        run,
+        saved,
+        sides: HashMap::new(),
+        side: None,
+    };
     body::run(body, &mut machine, registers)
 }
 

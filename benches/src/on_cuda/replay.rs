@@ -1,59 +1,33 @@
-//! One function of as many tiny kernels as outputs, recorded three times: bare, for the replay layer, and by an engine.
+//! One function of tiny kernels, recorded three times: bare, for the replay layer, and by an engine.
+//!
+//! There are as many kernels as outputs, and at least as many as inputs, so that every input is read by one.
 
 use std::error::Error;
 use std::sync::Arc;
 
 use graphgrove::{Arg, Engine, Function};
-use graphgrove_cuda::{CudaDevice, Exec, Kernel, Stream};
-use graphgrove_device::{
-    Args, Capture, CaptureGuard, CaptureMode, DevicePtr, Graphs, LaunchDims, Memory, SegmentMemory, Streams,
-    Work,
-};
+use graphgrove_cuda::{CudaDevice, Kernel, Stream};
+use graphgrove_device::{DevicePtr, Memory, SegmentMemory, Streams};
 use graphgrove_replay::{
     Call, Error as ReplayError, Input, Method, NodeKey, Recorder, Recording, Replayer, Route, StagePlan,
 };
-use graphgrove_storage::{InputPlan, InputSpec, Layout, Ledger, PlannedOutput, Step, Storage, Tensor};
+use graphgrove_storage::{InputPlan, InputSpec, Ledger, PlannedOutput, Step, Storage, Tensor};
 
-/// `y[i] = i + x[0]` for 32 elements, written in PTX so that no compiler is needed.
-const ADD: &str = r"
-.version 7.0
-.target sm_52
-.address_size 64
-.visible .entry add(.param .u64 x, .param .u64 y)
-{
-    .reg .b32 %i;
-    .reg .f32 %a, %b;
-    .reg .b64 %x, %y, %offset;
-    ld.param.u64 %x, [x];
-    ld.param.u64 %y, [y];
-    cvta.to.global.u64 %x, %x;
-    cvta.to.global.u64 %y, %y;
-    mov.u32 %i, %tid.x;
-    cvt.rn.f32.u32 %a, %i;
-    mul.wide.u32 %offset, %i, 4;
-    add.u64 %y, %y, %offset;
-    ld.global.f32 %b, [%x];
-    add.f32 %a, %a, %b;
-    st.global.f32 [%y], %a;
-    ret;
-}
-";
-
-const INPUT: u64 = 4096;
-const OUTPUT: u64 = 512;
-const DIMS: LaunchDims = LaunchDims { grid: [1, 1, 1], block: [32, 1, 1], shared_bytes: 0 };
+use crate::bare::{Bare, BareKernel};
+use crate::kernel::{DIMS, INPUT, OUTPUT, args, load, output, tensor};
 
 pub(crate) struct Rig {
     device: Arc<CudaDevice>,
     pub(crate) stream: Stream,
-    pub(crate) bare: Exec,
+    pub(crate) bare: Bare,
     replayer: Replayer<CudaDevice>,
     node: NodeKey,
     engine: Engine<CudaDevice>,
     function: Function<CudaDevice>,
     /// Two sets of inputs, so that every address can change. They are leaked, so that describing a call takes no time of its own.
     inputs: [&'static [Input<'static, CudaDevice>]; 2],
-    args: Vec<Arg<'static, CudaDevice>>,
+    /// The same as a call of the engine takes them.
+    args: [Vec<Arg<'static, CudaDevice>>; 2],
     taken: Vec<Option<Tensor>>,
     outputs: usize,
     /// Keeps the memory of the recordings.
@@ -67,8 +41,8 @@ impl Rig {
         staged: usize,
     ) -> Result<Self, Box<dyn Error>> {
         let stream = device.create_stream()?;
-        // SAFETY: the kernel reads one element behind its first pointer and writes 32 behind its second.
-        let kernel: Kernel = unsafe { device.load(ADD) }?.kernel("add")?;
+        let kernel: Kernel = load(device)?;
+        let kernels = outputs.max(staged);
         let memory = device.allocate((outputs as u64 + 1) * OUTPUT + (staged as u64 + 1) * INPUT)?;
         let out = |number: usize| DevicePtr::new(memory.base().get() + number as u64 * OUTPUT);
         let buffer = |number: usize| DevicePtr::new(out(outputs + 1).get() + number as u64 * INPUT);
@@ -77,15 +51,10 @@ impl Rig {
         let [first, second] = inputs;
         let inputs: [&'static [Tensor]; 2] = [first?.leak(), second?.leak()];
 
-        let bare = {
-            let capture = CaptureGuard::begin(&**device, &stream, CaptureMode::ThreadLocal)?;
-            for number in 0..outputs {
-                device.launch(&stream, &kernel, DIMS, &args(inputs[0][0].address()?, out(number)))?;
-            }
-            let graph = capture.end()?;
-            device.audit(&graph)?.refuse_memory_nodes()?;
-            device.instantiate(&graph)?
-        };
+        let launches: Vec<_> = (0..kernels)
+            .map(|number| Ok((inputs[0][number % staged.max(1)].address()?, out(number % outputs))))
+            .collect::<Result<_, graphgrove_storage::Error>>()?;
+        let bare = Bare::record(&stream, BareKernel::load()?, &launches)?;
 
         let specs: Vec<_> = inputs[0].iter().take(staged).map(InputSpec::read).collect();
         let tensors: Vec<_> = inputs[0].iter().take(staged).map(Some).collect();
@@ -104,38 +73,44 @@ impl Rig {
             Ok::<_, ReplayError>(Storage::unowned(buffer(next - 1), bytes.max(INPUT)))
         };
         let mut recorder = Recorder::begin(&**device, &stream, Method::Fast, stage, &tensors, allocate)?;
-        let source = match recorder.passed().first().and_then(Option::as_ref) {
-            Some(tensor) => tensor.address()?,
-            None => inputs[0][0].address()?,
+        let sources: Vec<_> = match recorder.passed().len() {
+            0 => vec![inputs[0][0].address()?],
+            _ => recorder
+                .passed()
+                .iter()
+                .flatten()
+                .map(Tensor::address)
+                .collect::<Result<_, graphgrove_storage::Error>>()?,
         };
-        for number in 0..outputs {
-            recorder.launch(&stream, &kernel, DIMS, &args(source, out(number)))?;
+        for number in 0..kernels {
+            let args = args(sources[number % sources.len()], out(number % outputs));
+            recorder.launch(&stream, &kernel, DIMS, &args)?;
         }
         let captured = recorder.finish()?;
-        let planned = |number: usize| {
-            Ok::<_, ReplayError>(PlannedOutput::fresh(out(number), OUTPUT, Layout::of::<f32>(&[32])?))
-        };
+        let planned =
+            |number: usize| Ok::<_, ReplayError>(PlannedOutput::fresh(out(number), OUTPUT, output()?));
         let planned = (0..outputs).map(planned).collect::<Result<Vec<_>, _>>()?;
         let node = replayer.add(Recording::new("bench", captured).inputs(expected).outputs(planned))?;
 
         let engine = Engine::new(Arc::clone(device))?;
         let constant = inputs[0][0].clone();
         let function = engine.function("bench", move |cx| {
-            let source = match cx.input(0) {
-                Ok(tensor) => tensor.address()?,
-                Err(_) => constant.address()?,
-            };
             let mut made = Vec::with_capacity(outputs);
             for _ in 0..outputs {
-                let out = cx.empty(Layout::of::<f32>(&[32])?)?;
-                cx.launch(&kernel, DIMS, &args(source, out.address()?))?;
-                made.push(out);
+                made.push(cx.empty(output()?)?);
+            }
+            for number in 0..kernels {
+                let source = match staged {
+                    0 => constant.address()?,
+                    _ => cx.input(number % staged)?.address()?,
+                };
+                cx.launch(&kernel, DIMS, &args(source, made[number % outputs].address()?))?;
             }
             Ok(made)
         });
         let taken = Vec::with_capacity(outputs);
         let device = Arc::clone(device);
-        let args = inputs[0].iter().take(staged).map(Arg::Kept).collect();
+        let args = inputs.map(|inputs| inputs.iter().take(staged).map(Arg::Kept).collect());
         let mut rig = Self {
             device,
             stream,
@@ -151,7 +126,7 @@ impl Rig {
             _memory: memory,
         };
         for _ in 0..4 {
-            rig.call()?;
+            rig.call(false, false)?;
         }
         Ok(rig)
     }
@@ -168,9 +143,16 @@ impl Rig {
         Ok(())
     }
 
-    /// One call of the engine.
-    pub(crate) fn call(&mut self) -> Result<(), Box<dyn Error>> {
-        drop(self.function.calling().on(&self.stream).call(&mut self.args[..])?);
+    /// One call of the engine, whose outputs are taken one by one or let go of in bulk.
+    pub(crate) fn call(&mut self, take: bool, other: bool) -> Result<(), Box<dyn Error>> {
+        let args = &mut self.args[usize::from(other)];
+        let mut outputs = self.function.calling().on(&self.stream).call(&mut args[..])?;
+        if take {
+            for index in 0..outputs.len() {
+                self.taken.push(Some(outputs.take(index)?));
+            }
+            self.taken.clear();
+        }
         Ok(())
     }
 
@@ -194,15 +176,4 @@ impl Rig {
         }
         Ok(())
     }
-}
-
-fn args(x: DevicePtr, y: DevicePtr) -> Args {
-    Args::new().read(x).write(y)
-}
-
-fn tensor(device: &CudaDevice, value: f32) -> Result<Tensor, Box<dyn Error>> {
-    let segment = device.allocate(INPUT)?;
-    device.write(segment.base(), &value.to_le_bytes().repeat(INPUT as usize / 4))?;
-    let storage = Storage::outside(segment.base(), INPUT, Box::new(segment));
-    Ok(Tensor::new(storage, Layout::of::<f32>(&[INPUT / 4])?, 0)?)
 }
