@@ -469,9 +469,10 @@ impl<D: Device> Shared<D> {
         if registered.mode == Mode::OnePool {
             grove.begin_step();
         }
-        let done = grove.call(&request, args)?;
+        let done = grove.call(&request, args);
+        // A call that fails may have enqueued work before it did.
         state.last = Some(at);
-        Ok((done, grove.serial()))
+        Ok((done?, grove.serial()))
     }
 
     /// Orders the next work of one grove behind the last of another: calls see what the calls before them have left, whatever their

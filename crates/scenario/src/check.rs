@@ -72,9 +72,8 @@ fn checked(scenario: &Scenario) -> Result<Inputs> {
     }
     checker.block(&scenario.statements)?;
     for function in &scenario.functions {
-        let kinds = checker.inputs.entry(function.name.text.clone()).or_default();
-        kinds.resize(function.inputs.len(), Kind::Tensor);
-        let kinds = kinds.clone();
+        let uncalled = || function.inputs.iter().map(|input| uncalled(function, input)).collect();
+        let kinds = checker.inputs.entry(function.name.text.clone()).or_insert_with(uncalled).clone();
         checker.function(function, &kinds)?;
     }
     Ok(checker.inputs)
@@ -474,6 +473,13 @@ impl Checker<'_> {
             }
         }
     }
+}
+
+/// What an input is of a function that nobody calls.
+fn uncalled(function: &Function, input: &Name) -> Kind {
+    let is_upload =
+        |line: &Line| matches!(&line.op, Op::Let(_, Made::Upload(of, _)) if of.text == input.text);
+    if function.body.iter().any(is_upload) { Kind::Host } else { Kind::Tensor }
 }
 
 /// What a forward has saved may be anybody's by then, so a backward may not write to it.

@@ -6,6 +6,7 @@ mod compare;
 mod device_run;
 mod expect;
 mod failure;
+mod faults;
 mod interp;
 mod memory;
 mod model;

@@ -11,6 +11,7 @@ use graphgrove_storage::Error as StorageError;
 use crate::check::Kind;
 use crate::program::{Arg, Call, CallKind, Made, Op};
 use crate::run::body::{self, Register};
+use crate::run::compare::is_same;
 use crate::run::device_run::{LUCK, SENSE};
 use crate::run::failure::Failure;
 use crate::run::interp::{Binding, Done, Interp, Origin, Pending};
@@ -54,13 +55,24 @@ impl<'s> Interp<'_, 's> {
         let (saved, of) = backward
             .as_ref()
             .map_or((Vec::new(), None), |pending| (pending.saved.clone(), Some(pending.function.clone())));
+        registered.attempts.fetch_add(1, Ordering::Relaxed);
         let before = self.observe();
-        let called = self.make(call, registered, &mut args, backward)?;
+        let (called, has_fired) = self.make(call, registered, &mut args, backward)?;
         self.observed(call, registered, before);
         registered.state.callers.lock().clear();
         let stop = registered.state.impossible.lock().take();
         if let Some(stop) = stop {
             let line = if stop.line == 0 { self.line } else { stop.line };
+            let is_saved =
+                |op: &Op| matches!(op, Op::Let(_, Made::Saved(at)) if (*at as usize) < saved.len());
+            if stop.why.contains("saved no tensor")
+                && function
+                    .body
+                    .iter()
+                    .all(|line| !matches!(line.op, Op::Let(_, Made::Saved(_))) || is_saved(&line.op))
+            {
+                return Err(self.wrong(format!("a saved tensor has not reached the backward: {}", stop.why)));
+            }
             return Err(Failure::Impossible { line, why: stop.why });
         }
         match called {
@@ -74,7 +86,9 @@ impl<'s> Interp<'_, 's> {
                 }
                 self.succeeded(call, registered, function, args, saved, outputs, token)
             }
-            Ok(Err(error)) => self.failed(call, tries, function, &args, &gone, of, &error),
+            Ok(Err(error)) => {
+                self.failed(call, tries || has_fired, function, (&args, &gone, of, has_fired), &error)
+            }
             Err(panic) => {
                 let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
                 let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
@@ -154,7 +168,7 @@ impl<'s> Interp<'_, 's> {
         registered: &Registered,
         args: &mut [Resolved],
         backward: Option<Pending>,
-    ) -> Result<Called, Failure> {
+    ) -> Result<(Called, bool), Failure> {
         let names: Vec<String> = args
             .iter()
             .filter_map(|arg| match arg {
@@ -190,13 +204,14 @@ impl<'s> Interp<'_, 's> {
         if let Some(stream) = &call.stream {
             calling = calling.on(self.stream(stream)?);
         }
-        Ok(catch_unwind(AssertUnwindSafe(move || match (backward, &call.kind) {
+        let run = AssertUnwindSafe(move || match (backward, &call.kind) {
             (Some(pending), _) => calling.backward(pending.token, engine_args).map(|outputs| (outputs, None)),
             (None, CallKind::Forward(_)) => {
                 calling.forward(engine_args).map(|(outputs, token)| (outputs, Some(token)))
             }
             (None, _) => calling.call(engine_args).map(|outputs| (outputs, None)),
-        })))
+        });
+        Ok(self.world.with_faults(|| catch_unwind(run)))
     }
 
     #[expect(clippy::too_many_arguments, reason = "the parts of one call, which only its end wants together")]
@@ -215,6 +230,7 @@ impl<'s> Interp<'_, 's> {
             return Err(self.impossible("draws of several threads come in no order".to_owned()));
         }
         let number = registered.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        let attempts = registered.attempts.load(Ordering::Relaxed);
         let steps = self.site().steps.load(Ordering::Relaxed);
         let (made, saves) = self.model_call(function, &args, &saved)?;
         let origin = Origin::Output {
@@ -222,6 +238,7 @@ impl<'s> Interp<'_, 's> {
             function: call.function.text.clone(),
             steps,
             call: number,
+            attempts,
             line: self.line,
         };
         self.origins.resize(self.model.storages.len(), origin);
@@ -315,9 +332,7 @@ impl<'s> Interp<'_, 's> {
         call: &Call,
         tries: bool,
         function: &Function,
-        args: &[Resolved],
-        gone: &[ModelTensor],
-        of: Option<String>,
+        (args, gone, of, has_fired): (&[Resolved], &[ModelTensor], Option<String>, bool),
         error: &Error,
     ) -> Done {
         let kind = kind_of(error);
@@ -331,7 +346,7 @@ impl<'s> Interp<'_, 's> {
             .settings
             .iter()
             .any(|setting| matches!(setting, Setting::Budget(_) | Setting::Memory(_)));
-        let is_meant = self.is_faulty() || self.is_poisoned();
+        let is_meant = has_fired || self.is_poisoned();
         let has_a_reason = match kind {
             ErrorKind::Stale => {
                 gone.iter().try_for_each(|gone| self.is_stale_by_a_rule(gone))?;
@@ -343,7 +358,8 @@ impl<'s> Interp<'_, 's> {
             ErrorKind::ShutDown => self.site().is_shut_down.load(Ordering::Relaxed),
             ErrorKind::InputsGone => fails_itself,
             ErrorKind::NoMemory => is_bounded,
-            ErrorKind::Foreign | ErrorKind::UnstableParameter => call.fails.is_some(),
+            ErrorKind::Foreign => self.world.sites.len() > 1,
+            ErrorKind::UnstableParameter => call.fails.is_some(),
             _ => fails_itself,
         };
         if !has_a_reason && !is_meant {
@@ -392,32 +408,59 @@ impl<'s> Interp<'_, 's> {
             return Ok(());
         }
         self.settle()?;
-        let names: Vec<String> = written
+        // Whoever has a handle of what was written to sees it, whatever the call was given.
+        let storages: Vec<usize> = written
             .inputs
             .iter()
             .filter_map(|input| match args.get(*input) {
-                Some(Resolved::Kept(name, _) | Resolved::Param(name, _)) => Some(name.clone()),
+                Some(Resolved::Kept(_, model) | Resolved::Param(_, model) | Resolved::Given(_, model)) => {
+                    Some(model.storage)
+                }
                 _ => None,
             })
             .collect();
-        if names.iter().all(|name| self.compare_last(name).is_ok()) {
+        let is_written = |binding: &Binding| match binding {
+            Binding::Tensor(handle) | Binding::Param(handle) => storages.contains(&handle.model.storage),
+            _ => false,
+        };
+        let names: Vec<String> = self
+            .names
+            .iter()
+            .filter(|(_, binding)| is_written(binding))
+            .map(|(name, _)| name.clone())
+            .collect();
+        if names.iter().all(|name| self.compare_name(name).is_ok()) {
             return Ok(());
         }
-        if written.lines == 1 {
-            let saved = Vec::new();
+        let handles = names
+            .iter()
+            .map(|name| self.handle(&Name::new(name.as_str())).cloned())
+            .collect::<Result<Vec<_>, _>>()?;
+        let before: Vec<Vec<f32>> = handles.iter().map(|handle| self.model.values(&handle.model)).collect();
+        // What a backward has taken is gone, so nobody can say what it would have made of it.
+        let takes = function.body.iter().any(|line| matches!(line.op, Op::Let(_, Made::Saved(_))));
+        let is_one = written.lines == 1 && !takes;
+        if is_one {
             // A call that fails draws nothing.
             let generators = self.generators.clone();
-            self.model_call(function, args, &saved)?;
+            self.model_call(function, args, &[])?;
             self.generators = generators;
             self.origins.resize(self.model.storages.len(), Origin::Own);
-            return names.iter().try_for_each(|name| self.compare_last(name));
         }
-        // A plain run that broke off between two effects has left the first; nobody can take it back.
-        for name in names {
-            let handle = self.handle(&Name::new(name))?.clone();
-            if let Ok(values) = self.read(&handle.tensor) {
-                self.model.set(&handle.model, &values);
+        for ((name, handle), before) in names.iter().zip(&handles).zip(before) {
+            let Ok(values) = self.read(&handle.tensor) else { continue };
+            let after = self.model.values(&handle.model);
+            let is_either = |(value, (before, after)): (&f32, (&f32, &f32))| {
+                is_same(*value, *before) || is_same(*value, *after)
+            };
+            // What is copied back may have stopped between two elements.
+            if is_one && !values.iter().zip(before.iter().zip(&after)).all(is_either) {
+                return Err(
+                    self.wrong(format!("`{name}` is neither as before nor as after the call that failed"))
+                );
             }
+            // A plain run that broke off between two effects has left the first; nobody can take it back.
+            self.model.set(&handle.model, &values);
         }
         Ok(())
     }

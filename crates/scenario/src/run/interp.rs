@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use graphgrove::{Backward, GeneratorState, Tensor};
+use graphgrove::{Backward, GeneratorState, ParamSet, Tensor};
 use graphgrove_device::{HostMemory, LaunchDims, Memory, Streams, Work};
-use graphgrove_sim::{Failure as SimFailure, Fault, SimDevice, SimHostBuffer, SimStream};
+use graphgrove_sim::{SimDevice, SimHostBuffer, SimStream};
 
-use crate::program::{FaultKind, FaultPlan, How, InPlace, MoveTo, Statement, What};
+use crate::program::{FaultPlan, How, InPlace, MoveTo, Statement, What};
 use crate::run::body::Machine;
 use crate::run::body::{Elements, Second, evaluate, part};
 use crate::run::device_run::{in_place_kernel, viewed};
 use crate::run::failure::Failure;
+use crate::run::faults::Waiting;
 use crate::run::model::{Model, ModelRun, ModelTensor, contents, drawn};
 use crate::run::random::Random;
 use crate::run::world::{Site, World};
@@ -57,6 +58,8 @@ pub(crate) enum Origin {
         steps: u64,
         /// Which call of the function it was.
         call: u64,
+        /// How many calls there had been, those that failed among them.
+        attempts: u64,
         /// The line of the call.
         line: u32,
     },
@@ -158,13 +161,7 @@ impl<'w, 's> Interp<'w, 's> {
                 self.bind(name, Binding::Host(buffer, values))
             }
             What::Let(name, tensor) => {
-                let handle = match self.new_tensor(tensor) {
-                    Err(_) if statement.tries && self.is_faulty() => {
-                        self.names.remove(&name.text);
-                        return Ok(());
-                    }
-                    other => other?,
-                };
+                let handle = self.new_tensor(tensor)?;
                 self.bind(name, Binding::Tensor(handle))
             }
             What::View(name, view) => {
@@ -196,15 +193,15 @@ impl<'w, 's> Interp<'w, 's> {
                 self.site().steps.fetch_add(1, Ordering::Relaxed);
                 Ok(())
             }
-            What::Reset => match self.site().engine.reset() {
-                Err(_) if self.is_faulty() => Ok(()),
-                other => other.map_err(|error| self.wrong(error)),
+            What::Reset => match self.world.with_faults(|| self.site().engine.reset()) {
+                (Err(_), true) => Ok(()),
+                (other, _) => other.map_err(|error| self.wrong(error)),
             },
             What::ShutDown => {
                 self.site().is_shut_down.store(true, Ordering::Relaxed);
-                match self.site().engine.shutdown() {
-                    Err(_) if self.is_faulty() || self.is_poisoned() => Ok(()),
-                    other => other.map_err(|error| self.wrong(error)),
+                match self.world.with_faults(|| self.site().engine.shutdown()) {
+                    (Err(_), has_fired) if has_fired || self.is_poisoned() => Ok(()),
+                    (other, _) => other.map_err(|error| self.wrong(error)),
                 }
             }
             What::Move(name, to) => self.move_param(name, to, statement.tries),
@@ -214,8 +211,7 @@ impl<'w, 's> Interp<'w, 's> {
                 Ok(())
             }
             What::ClearFaults => {
-                self.world.device.clear_faults();
-                self.world.is_faulty.store(false, Ordering::Relaxed);
+                self.world.faults.lock().clear();
                 Ok(())
             }
             What::Check => self.compare_all(),
@@ -223,6 +219,8 @@ impl<'w, 's> Interp<'w, 's> {
                 let number = self.number(number);
                 match (number as usize).checked_sub(1).filter(|at| *at < self.world.sites.len()) {
                     Some(at) => {
+                        // Engines know nothing of each other, so their work is the caller's to order.
+                        self.settle()?;
                         self.at = at;
                         Ok(())
                     }
@@ -423,14 +421,14 @@ impl<'w, 's> Interp<'w, 's> {
             MoveTo::New(tensor) => self.new_tensor(tensor)?,
             MoveTo::Tensor(tensor) => self.handle(tensor)?.clone(),
         };
+        match ParamSet::new(vec![new.tensor.clone()]) {
+            Err(_) if tries => return Ok(()),
+            refused => drop(refused.map_err(|error| self.wrong(error))?),
+        }
         let mut sets = self.world.sets.write();
         for (names, set) in sets.iter_mut() {
             for (at, _) in names.iter().enumerate().filter(|(_, of)| **of == name.text) {
                 if let Err(error) = set.replace(at, new.tensor.clone()) {
-                    drop(sets);
-                    if tries {
-                        return Ok(());
-                    }
                     return Err(self.wrong(error));
                 }
             }
@@ -474,22 +472,8 @@ impl<'w, 's> Interp<'w, 's> {
     }
 
     fn inject(&self, plan: &FaultPlan) {
-        let failure = match plan.kind {
-            FaultKind::NoMemory => SimFailure::OutOfMemory,
-            FaultKind::Refuse => SimFailure::Driver(999),
-            FaultKind::Invalidate => SimFailure::InvalidateCaptures,
-            FaultKind::Poison => {
-                self.world.is_poisoned.store(true, Ordering::Relaxed);
-                SimFailure::Poison
-            }
-        };
-        let nth = self.number(&plan.nth).max(1);
-        let fault = match plan.call {
-            Some(call) => Fault::at(call, nth, failure),
-            None => Fault::at_any(nth, failure),
-        };
-        self.world.is_faulty.store(true, Ordering::Relaxed);
-        self.world.device.inject(fault);
+        let left = self.number(&plan.nth).max(1);
+        self.world.faults.lock().push(Waiting { kind: plan.kind, call: plan.call, left });
     }
 
     pub(crate) fn stream(&self, name: &Name) -> Result<&SimStream, Failure> {
@@ -561,13 +545,9 @@ impl<'w, 's> Interp<'w, 's> {
             return Ok(());
         }
         match self.world.yard.settle(&self.world.device) {
-            Err(_) if self.is_poisoned() || self.is_faulty() => Ok(()),
+            Err(_) if self.is_poisoned() => Ok(()),
             other => other.map_err(|error| self.wrong(error)),
         }
-    }
-
-    pub(crate) fn is_faulty(&self) -> bool {
-        self.world.is_faulty.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_poisoned(&self) -> bool {

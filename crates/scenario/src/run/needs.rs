@@ -62,7 +62,7 @@ fn in_place(op: &InPlace) -> Vec<&str> {
     names
 }
 
-/// What a statement gives something to hold.
+/// What holds nothing once a statement was left out: what it gives something to hold, and what it takes.
 pub(crate) fn bound(what: &What) -> Vec<&str> {
     match what {
         What::Let(name, _) | What::View(name, _) | What::Clone(name, _) | What::Draw(name, _) => {
@@ -71,10 +71,14 @@ pub(crate) fn bound(what: &What) -> Vec<&str> {
         What::Call(call) => {
             let outputs = call.outputs.iter().flatten().map(|name| name.text.as_str());
             let token = match &call.kind {
-                CallKind::Forward(token) => Some(token.text.as_str()),
-                CallKind::Plain | CallKind::Backward(_) => None,
+                CallKind::Forward(token) | CallKind::Backward(token) => Some(token.text.as_str()),
+                CallKind::Plain => None,
             };
-            outputs.chain(token).collect()
+            let given = call.args.iter().filter_map(|arg| match arg {
+                Arg::Give(name) => Some(name.text.as_str()),
+                _ => None,
+            });
+            outputs.chain(token).chain(given).collect()
         }
         _ => Vec::new(),
     }

@@ -17,6 +17,7 @@ use crate::check::{Inputs, Kind};
 use crate::program::{Made, Op};
 use crate::run::body::{self, Register, evaluate};
 use crate::run::device_run::{DeviceRun, FunctionState, count_run};
+use crate::run::faults::Waiting;
 use crate::run::memory::Graveyard;
 use crate::{Function, Limit, ModeName, Old, Scenario, Setting, Setup, What};
 
@@ -39,6 +40,8 @@ pub(crate) struct Registered {
     pub(crate) counts: Mutex<CallStats>,
     /// How many went well.
     pub(crate) calls: AtomicU64,
+    /// How many there were. One that fails may have begun a step before it did.
+    pub(crate) attempts: AtomicU64,
 }
 
 /// What a function writes to.
@@ -63,8 +66,8 @@ pub(crate) struct World<'s> {
     /// Where parameters were that have moved.
     pub(crate) left: Mutex<Vec<Tensor>>,
     pub(crate) is_lazy: bool,
-    /// Whether a failure may still come.
-    pub(crate) is_faulty: AtomicBool,
+    /// The failures that are still to come.
+    pub(crate) faults: Mutex<Vec<Waiting>>,
     /// Whether the device is broken on purpose.
     pub(crate) is_poisoned: AtomicBool,
     /// Whether several threads run, so that what a single call did is not known.
@@ -113,7 +116,7 @@ impl<'s> World<'s> {
             sets: RwLock::default(),
             left: Mutex::default(),
             is_lazy: scenario.settings.contains(&Setting::Lazy),
-            is_faulty: AtomicBool::new(false),
+            faults: Mutex::default(),
             is_poisoned: AtomicBool::new(false),
             is_crowded: AtomicBool::new(false),
             driver_calls: AtomicU64::new(0),
@@ -237,7 +240,15 @@ fn register(
     let function = engine.function_with(function.name.text.clone(), options, move |context| {
         run_body(context, &on, &body, &kinds, &beside, &constants)
     });
-    Registered { function, state, mode, old, counts: Mutex::default(), calls: AtomicU64::new(0) }
+    Registered {
+        function,
+        state,
+        mode,
+        old,
+        counts: Mutex::default(),
+        calls: AtomicU64::new(0),
+        attempts: AtomicU64::new(0),
+    }
 }
 
 fn run_body(
