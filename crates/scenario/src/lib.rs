@@ -4,6 +4,7 @@
 mod check;
 mod error;
 mod expectation;
+mod function;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 mod parse;
@@ -16,11 +17,11 @@ mod setup;
 
 pub use error::{ParseError, Problem, Result};
 pub use expectation::{Comparison, Counter, Demand, Expectation, Measure, Values};
+pub use function::{Binary, Function, Operand, Unary, When, mixed};
 pub use parse::parse;
 pub use place::Place;
 pub use program::{
-    Binary, ErrorKind, Fill, Function, ModeName, Name, NewTensor, Number, Old, Operand, Scenario, Shape,
-    Statement, Unary, View, What, When, mixed,
+    ErrorKind, Fill, ModeName, Name, NewTensor, Number, Old, Scenario, Shape, Statement, View, What,
 };
 pub use run::{Finding, Options, Outcome, Report, run, setups};
 pub use setting::{Capability, Filter, Limit, Setting};
