@@ -5,6 +5,7 @@ mod bench;
 mod error;
 mod gpu_bundle;
 mod layers;
+mod scenario;
 mod stack_test;
 mod tally;
 mod tidy;
@@ -27,6 +28,10 @@ struct Arguments {
 enum Command {
     /// Measures, with every figure of a comparison from the same run.
     Bench(bench::Bench),
+    /// Searches for scenarios that fail, and writes the shrunk ones to tests/scenarios/regressions.
+    Fuzz(scenario::Fuzz),
+    /// Runs scenario files in every mode and with every prefix of the layers; see docs/scenarios.md.
+    Scenario(scenario::Scenario),
     /// Builds what a machine with a GPU and without Rust needs into a folder, with a script that runs it.
     GpuBundle(gpu_bundle::GpuBundle),
     /// Tests the layers in stack order, each with its own dependencies alone, and stops at the first red one.
@@ -57,6 +62,8 @@ fn run(arguments: &Arguments) -> Result<Outcome> {
     let root = workspace::root();
     match &arguments.command {
         Command::Bench(command) => command.run(&root),
+        Command::Fuzz(command) => command.run(&root),
+        Command::Scenario(command) => command.run(&root),
         Command::GpuBundle(command) => command.run(&root),
         Command::StackTest(command) => command.run(&root),
         Command::Tidy => tidy::run(&root),

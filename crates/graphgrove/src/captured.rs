@@ -74,6 +74,14 @@ impl Made {
                 *tensor = own;
             }
         }
+        // A view of nothing holds what it is a view of, which nobody gets with it.
+        for (planned, tensor) in self.planned.iter().zip(&mut self.tensors) {
+            if planned.class == OutputClass::Empty
+                && let Ok(empty) = Tensor::empty(tensor.layout().clone())
+            {
+                *tensor = empty;
+            }
+        }
         self
     }
 

@@ -392,9 +392,10 @@ impl<D: Device> Shared<D> {
             state.last = Some(at);
             return call_specially(&mut registered.trial, &mut registered.is_special, grove, &request, args);
         }
-        let done = grove.call(&request, args)?;
+        let done = grove.call(&request, args);
+        // A call that fails may have enqueued work before it did.
         state.last = Some(at);
-        Ok((done, grove.serial()))
+        Ok((done?, grove.serial()))
     }
 
     /// A function as events name it.

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use graphgrove_device::Device;
+use graphgrove_device::{Device, StreamHandle};
 use graphgrove_pool::pool::{Checkpoint, Live, Pool, PoolConfig, PoolStats};
 use graphgrove_pool::ranges::BlockId;
 use graphgrove_replay::{Call, CallOutputs, Checked, Input, Method, NodeKey, ParamSet, Replayed, Replayer};
-use graphgrove_storage::{Ledger, Slab, SlabId, SlotIndex, Step};
+use graphgrove_storage::{Ledger, Slab, SlabId, SlotIndex, Step, Storage, Tensor};
 use graphgrove_tree::{
     CallKind, Decision, FunctionId, FunctionSpec, Limits, Liveness, NodeId, Options, PendingRule, Ran,
     TokenId, Tree,
@@ -23,6 +23,7 @@ use crate::function::FunctionData;
 use crate::kit::Kit;
 use crate::known::WarmUps;
 use crate::layouts::{Layouts, Place};
+use crate::memory::Lease;
 use crate::observer::Watch;
 use crate::outputs::Saved;
 use crate::reasons::Reasons;
@@ -115,6 +116,8 @@ pub(crate) struct Grove<D: Device> {
     pub(crate) pool_knows: bool,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) replayer: Replayer<D>,
+    /// Memory of the plain pool that work on other streams may still read, where nothing could be ordered behind that work.
+    lent: Vec<Storage>,
     /// The pool with nothing in it, from which roots start.
     pub(crate) empty: Checkpoint<D>,
     pub(crate) plain: Pool<D>,
@@ -222,6 +225,7 @@ impl<D: Device> Grove<D> {
             pool_knows: false,
             replayer: Replayer::new(Arc::clone(device), Arc::clone(&ledger)),
             ledger,
+            lent: Vec::new(),
             empty,
             plain: plain.clone(),
             pool,
@@ -315,12 +319,37 @@ impl<D: Device> Grove<D> {
     /// Runs one call. Inlined always: it is called in several places, of which one is on the way of every replay.
     #[inline(always)]
     pub(crate) fn call(&mut self, request: &Request<'_, D>, args: &mut [Arg<'_, D>]) -> Result<Done> {
+        if request.stream.id() == self.stream.id() {
+            return self.run(request, args);
+        }
+        let done = self.run(request, args);
+        self.come_back(args);
+        done
+    }
+
+    #[inline]
+    fn run(&mut self, request: &Request<'_, D>, args: &mut [Arg<'_, D>]) -> Result<Done> {
         if !request.is_plain
             && let Some(done) = self.predicted(request, args)?
         {
             return Ok(done);
         }
         self.decide_and_note(request, args)
+    }
+
+    /// After a call on another stream: memory of the plain pool is given back on the grove's own stream, as soon as its last handle is
+    /// dropped, so that stream is ordered behind what reads it. (Memory of the caller's own is the caller's to keep.)
+    fn come_back(&mut self, args: &[Arg<'_, D>]) {
+        let is_plain = |storage: &&Storage| storage.is_owned_by::<Lease<D>>().is_ok_and(|is_plain| is_plain);
+        let mut read = args.iter().filter_map(Arg::tensor).map(Tensor::storage).filter(is_plain).peekable();
+        if read.peek().is_none() {
+            return;
+        }
+        match self.replayer.enter(&self.stream) {
+            Ok(()) => self.lent.clear(),
+            // The call has run, whatever the device says of the order.
+            Err(_) => self.lent.extend(read.cloned()),
+        }
     }
 
     /// Replays what followed the last time, if it is this call.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use graphgrove_device::Device;
+use graphgrove_device::{Device, StreamHandle};
 use graphgrove_pool::pool::{Owner, Pool, Request as Ask};
 use graphgrove_storage::{
     Cause, Error as StorageError, Event, OldOutput, SlotIndex, SlotValue, Step, Storage, Tensor,
@@ -76,6 +76,13 @@ impl<D: Device> Grove<D> {
     /// Copies inputs of the call that lie on the ending path and would not outlive it.
     fn carry(&mut self, args: &mut [Arg<'_, D>], end: &PathEnd) -> Result<()> {
         let mut copies: HashMap<SlotValue, Storage> = HashMap::new();
+        // A view of nothing has nothing to copy, and would be stale with what it is a view of.
+        for arg in args.iter_mut() {
+            let Some(tensor) = arg.tensor().filter(|tensor| tensor.layout().is_empty()) else { continue };
+            if tensor.storage().slot_value()?.is_some() {
+                *arg = Arg::Given(Tensor::empty(tensor.layout().clone())?);
+            }
+        }
         for input in &end.carried {
             let Some(arg) = args.get_mut(input.get() as usize) else { continue };
             let Some(tensor) = arg.tensor() else { continue };
@@ -109,7 +116,6 @@ impl<D: Device> Grove<D> {
 
     /// Orders what comes next on `second` behind all that `first` was given.
     pub(crate) fn bridge(&self, first: &D::Stream, second: &D::Stream) -> Result<()> {
-        use graphgrove_device::StreamHandle;
         if first.id() != second.id() {
             let event = self.device.create_event()?;
             self.device.record_event(&event, first)?;

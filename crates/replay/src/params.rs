@@ -74,6 +74,7 @@ impl ParamSet {
     /// [`Error::StaleParameter`], and [`Error::UnstableParameter`] for an output of a recorded function, whose memory is written over.
     pub fn new(tensors: Vec<Tensor>) -> Result<Self, Error> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
+        let tensors: Vec<Tensor> = tensors.into_iter().map(apart).collect();
         let places = tensors.iter().enumerate().map(|(param, tensor)| place(param, tensor));
         Ok(Self {
             id: ParamSetId(NEXT.fetch_add(1, Ordering::Relaxed)),
@@ -90,6 +91,7 @@ impl ParamSet {
     pub fn replace(&mut self, param: usize, tensor: Tensor) -> Result<Tensor, Error> {
         let count = self.tensors.len();
         let slot = self.tensors.get_mut(param).ok_or(Error::NoSuchParameter { param, count })?;
+        let tensor = apart(tensor);
         let new = place(param, &tensor)?;
         self.places =
             self.places.iter().enumerate().map(|(at, old)| if at == param { new } else { *old }).collect();
@@ -125,6 +127,14 @@ impl ParamSet {
     pub(crate) fn places(&self) -> &Arc<[ParamPlace]> {
         &self.places
     }
+}
+
+/// A view of nothing is a parameter wherever it was, and it would be stale with what it is a view of; so the set holds nothing in its place.
+fn apart(tensor: Tensor) -> Tensor {
+    if tensor.layout().is_empty() && tensor.storage().stale().is_none() {
+        return Tensor::empty(tensor.layout().clone()).unwrap_or(tensor);
+    }
+    tensor
 }
 
 fn place(param: usize, tensor: &Tensor) -> Result<ParamPlace, Error> {

@@ -71,6 +71,11 @@ impl Block {
         state.owner.take()
     }
 
+    /// Whether its memory is given back by a `T`.
+    pub(crate) fn is_owned_by<T: Any>(&self) -> bool {
+        lock(&self.state).owner.as_ref().is_some_and(|owner| owner.is::<T>())
+    }
+
     /// Pins the block's address. Returns whether it did: a block that is a slot's already is pinned there.
     pub(crate) fn pin(&self) -> bool {
         let mut state = lock(&self.state);

@@ -90,6 +90,26 @@ impl Storage {
         Ok(self.place()?.bytes)
     }
 
+    /// Whether what gives the memory back is a `T`. Memory of a slot is given back by its node, and has no owner of its own.
+    ///
+    /// # Errors
+    /// [`Error::Stale`]
+    pub fn is_owned_by<T: std::any::Any>(&self) -> Result<bool, Error> {
+        let block = match &self.0 {
+            Kind::Empty => return Ok(false),
+            Kind::Slot(hold) => match hold.find()? {
+                Spot::Moved(copy) => return Ok(copy.is_owned_by::<T>()),
+                Spot::Slot(_) => return Ok(false),
+            },
+            Kind::Block(block) => block,
+        };
+        match block.adopted().map(Hold::find).transpose()? {
+            None => Ok(block.is_owned_by::<T>()),
+            Some(Spot::Moved(copy)) => Ok(copy.is_owned_by::<T>()),
+            Some(Spot::Slot(_)) => Ok(false),
+        }
+    }
+
     /// The value in the slot of a node's output; none for any other storage, and for one that was copied out.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use graphgrove_device::{Call, DeviceError};
 use graphgrove_sim::{Failure, Fault};
 use graphgrove_storage::{
     Ended, Error, Layout, Ledger, OldOutput, OutputClass, Owner, Pinned, PlannedOutput, Readers, Slab,
-    SlotIndex, Tensor,
+    SlotIndex, Storage, Tensor,
 };
 
 use crate::rig::{BLOCK, Census, Rig, began, floats, run, slab, slot, take};
@@ -293,4 +293,38 @@ fn copies_of_many_runs_are_let_go_of_by_and_by() {
     assert_eq!(it.slab.sweep(), 20);
     assert_eq!(it.census.alive(), 0);
     it.rig.verdict();
+}
+
+#[test]
+fn whose_memory_a_storage_is_follows_it_out_of_the_slot() {
+    struct Mine;
+    let mut it = Step::new(1);
+    let tensors = it.run(1);
+    let storage = tensors[0].storage();
+    assert_eq!(storage.is_owned_by::<Mine>(), Ok(false));
+    let (device, stream) = (it.rig.device.clone(), it.rig.stream.clone());
+    let rig = &mut it.rig;
+    let copied = it.slab.end_step(
+        &device,
+        &stream,
+        &began(2),
+        |_| OldOutput::CopyOut,
+        |_| Ok((rig.block(), Box::new(Mine) as Owner)),
+    );
+    assert_eq!(copied.unwrap().copied, [slot(0)]);
+    assert_eq!(storage.is_owned_by::<Mine>(), Ok(true));
+    assert_eq!(storage.is_owned_by::<u8>(), Ok(false));
+    let outside = Storage::outside(it.rig.block(), BLOCK, Box::new(Mine));
+    assert_eq!(
+        (outside.is_owned_by::<Mine>(), Storage::empty().is_owned_by::<Mine>()),
+        (Ok(true), Ok(false))
+    );
+}
+
+#[test]
+fn nobody_owns_a_value_that_is_gone() {
+    let mut it = Step::new(1);
+    let tensors = it.run(1);
+    it.end(2, |_| OldOutput::Error).unwrap();
+    assert!(matches!(tensors[0].storage().is_owned_by::<u8>(), Err(Error::Stale(_))));
 }

@@ -1,0 +1,320 @@
+//! What a program runs on: a device, and engines with the program's functions.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use graphgrove::{
+    CallStats, Context, Engine, Function as EngineFunction, FunctionOptions, Limits, OldOutput, ParamSet,
+    Result as EngineResult, Tensor,
+};
+use graphgrove_device::Streams;
+use graphgrove_pool::pool::{Growth, PoolConfig};
+use graphgrove_sim::SimDevice;
+use parking_lot::{Mutex, RwLock};
+
+use crate::check::{Inputs, Kind};
+use crate::program::{Made, Op};
+use crate::run::body::{self, Register, evaluate};
+use crate::run::device_run::{DeviceRun, FunctionState, count_run};
+use crate::run::faults::Waiting;
+use crate::run::memory::Graveyard;
+use crate::{Function, Limit, ModeName, Old, Scenario, Setting, Setup, What};
+
+/// One engine, with the program's functions.
+pub(crate) struct Site {
+    pub(crate) engine: Engine<SimDevice>,
+    pub(crate) functions: HashMap<String, Registered>,
+    /// How many steps were asked for.
+    pub(crate) steps: AtomicU64,
+    pub(crate) is_shut_down: AtomicBool,
+}
+
+/// A function of an engine.
+pub(crate) struct Registered {
+    pub(crate) function: EngineFunction<SimDevice>,
+    pub(crate) state: Arc<FunctionState>,
+    pub(crate) mode: ModeName,
+    pub(crate) old: Old,
+    /// How its calls ran.
+    pub(crate) counts: Mutex<CallStats>,
+    /// How many went well.
+    pub(crate) calls: AtomicU64,
+    /// How many there were. One that fails may have begun a step before it did.
+    pub(crate) attempts: AtomicU64,
+}
+
+/// What a function writes to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Writes {
+    /// Inputs, by their places among all inputs.
+    pub(crate) inputs: Vec<usize>,
+    /// How many of its lines write in place.
+    pub(crate) lines: usize,
+}
+
+/// A device with engines on it.
+pub(crate) struct World<'s> {
+    pub(crate) scenario: &'s Scenario,
+    pub(crate) inputs: Inputs,
+    pub(crate) setup: Setup,
+    pub(crate) device: Arc<SimDevice>,
+    pub(crate) sites: Vec<Site>,
+    pub(crate) yard: Graveyard,
+    /// The sets of parameters by the names that are in them.
+    pub(crate) sets: RwLock<HashMap<Vec<String>, ParamSet>>,
+    /// Where parameters were that have moved.
+    pub(crate) left: Mutex<Vec<Tensor>>,
+    pub(crate) is_lazy: bool,
+    /// The failures that are still to come.
+    pub(crate) faults: Mutex<Vec<Waiting>>,
+    /// Whether the device is broken on purpose.
+    pub(crate) is_poisoned: AtomicBool,
+    /// Whether several threads run, so that what a single call did is not known.
+    pub(crate) is_crowded: AtomicBool,
+    /// Calls of the driver that the last call made.
+    pub(crate) driver_calls: AtomicU64,
+    /// What the last calls became, if somebody wants to know.
+    pub(crate) log: Option<Mutex<VecDeque<String>>>,
+    pub(crate) compared: AtomicU64,
+}
+
+/// How many of the last calls are remembered.
+pub(crate) const LOGGED: usize = 12;
+
+/// The memory of the device unless a scenario says otherwise, in bytes.
+const MEMORY: u64 = 256 << 20;
+
+impl<'s> World<'s> {
+    /// The engines that a scenario wants in a set-up.
+    pub(crate) fn new(
+        scenario: &'s Scenario,
+        setup: Setup,
+        seed: u64,
+        explains: bool,
+    ) -> Result<Self, graphgrove::Error> {
+        let memory = scenario.setting(|setting| match setting {
+            Setting::Memory(bytes) => Some(*bytes),
+            _ => None,
+        });
+        let device = SimDevice::builder().seed(seed).memory_bytes(memory.unwrap_or(MEMORY)).granularity(4096);
+        let device = Arc::new(device.build());
+        let inputs = crate::check::inputs(scenario);
+        let engines = scenario.setting(|setting| match setting {
+            Setting::Engines(count) => Some(*count),
+            _ => None,
+        });
+        let site = |_| Self::site(scenario, &inputs, setup, &device);
+        let sites = (0..engines.unwrap_or(1).max(1)).map(site).collect::<Result<_, _>>()?;
+        Ok(Self {
+            scenario,
+            inputs,
+            setup,
+            device,
+            sites,
+            yard: Graveyard::default(),
+            sets: RwLock::default(),
+            left: Mutex::default(),
+            is_lazy: scenario.settings.contains(&Setting::Lazy),
+            faults: Mutex::default(),
+            is_poisoned: AtomicBool::new(false),
+            is_crowded: AtomicBool::new(false),
+            driver_calls: AtomicU64::new(0),
+            log: explains.then(Mutex::default),
+            compared: AtomicU64::new(0),
+        })
+    }
+
+    fn site(
+        scenario: &Scenario,
+        inputs: &Inputs,
+        setup: Setup,
+        device: &Arc<SimDevice>,
+    ) -> Result<Site, graphgrove::Error> {
+        let growth = Growth { small_limit: 2048, small: 4096, large: 16384, unit: 4096 };
+        let mut builder = Engine::<SimDevice>::builder()
+            .mode(setup.mode())
+            .layers(setup.layers())
+            .pool(PoolConfig { growth, ..PoolConfig::default() });
+        let mut limits = Limits::default();
+        for setting in &scenario.settings {
+            match setting {
+                Setting::Limit(limit, bound) => set_limit(&mut limits, *limit, *bound),
+                Setting::Budget(bytes) => builder = builder.budget(*bytes),
+                Setting::Strict => builder = builder.strict(),
+                Setting::NoPlan => builder = builder.plan_memory(false),
+                _ => {}
+            }
+        }
+        let engine = builder.limits(limits).build(Arc::clone(device))?;
+        let constants = Arc::new(constants(scenario));
+        let old = scenario.setting(|setting| match setting {
+            Setting::Old(old) => Some(*old),
+            _ => None,
+        });
+        let register = |function: &Function| {
+            let kinds = inputs.get(&function.name.text).cloned().unwrap_or_default();
+            let old = function.old.or(old).unwrap_or_default();
+            let registered = register(&engine, device, function, kinds, setup, old, &constants);
+            (function.name.text.clone(), registered)
+        };
+        let functions = scenario.functions.iter().map(register).collect();
+        Ok(Site { engine, functions, steps: AtomicU64::new(0), is_shut_down: AtomicBool::new(false) })
+    }
+
+    pub(crate) fn function(&self, name: &str) -> Option<&'s Function> {
+        self.scenario.functions.iter().find(|function| function.name.text == name)
+    }
+}
+
+fn set_limit(limits: &mut Limits, limit: Limit, bound: u32) {
+    let field = match limit {
+        Limit::PathLength => &mut limits.path_length,
+        Limit::LoopLength => &mut limits.loop_length,
+        Limit::Siblings => &mut limits.siblings,
+        Limit::LivenessVariants => &mut limits.liveness_variants,
+        Limit::Recordings => &mut limits.recordings_per_function,
+        Limit::Rerecordings => &mut limits.rerecordings,
+        Limit::Changes => &mut limits.changes_before_staged,
+        Limit::Failures => &mut limits.failures,
+        Limit::Signatures => &mut limits.warm_signatures,
+    };
+    *field = bound;
+}
+
+/// Numbers that functions may use: those that the program says outside of every block.
+pub(crate) fn constants(scenario: &Scenario) -> HashMap<String, u64> {
+    let mut numbers: HashMap<String, u64> = HashMap::new();
+    for statement in &scenario.statements {
+        if let What::Size(name, number) = &statement.what {
+            let value = evaluate(number, &|name| numbers.get(name).copied());
+            numbers.insert(name.text.clone(), value);
+        }
+    }
+    numbers
+}
+
+fn register(
+    engine: &Engine<SimDevice>,
+    device: &Arc<SimDevice>,
+    function: &Function,
+    kinds: Vec<Kind>,
+    setup: Setup,
+    old: Old,
+    constants: &Arc<HashMap<String, u64>>,
+) -> Registered {
+    let mode = function.mode.filter(|_| setup.mode != ModeName::Eager).unwrap_or(setup.mode);
+    let rule = match old {
+        Old::Error => OldOutput::Error,
+        Old::Copy => OldOutput::CopyOut,
+        Old::Keep => OldOutput::Keep,
+    };
+    // Parameters do not count among the inputs of the engine.
+    let place = |input: usize| kinds.iter().take(input).filter(|kind| **kind != Kind::Param).count();
+    let is_param = |input: usize| kinds.get(input) == Some(&Kind::Param);
+    let written = writes(function).inputs;
+    let mutated: Vec<usize> =
+        written.iter().filter(|input| !is_param(**input)).map(|input| place(*input)).collect();
+    let mut options = FunctionOptions::new().old_outputs(rule).mutates(mutated);
+    if mode != setup.mode {
+        options = options.mode(match mode {
+            ModeName::Eager => graphgrove::Mode::Eager,
+            ModeName::OnePool => graphgrove::Mode::OnePool,
+            ModeName::Trees => graphgrove::Mode::Trees,
+        });
+    }
+    if written.iter().any(|input| is_param(*input)) {
+        options = options.mutates_params();
+    }
+    let state = Arc::new(FunctionState::default());
+    if function.body.iter().any(|line| line.op == Op::Poll) {
+        let event = device.create_event().and_then(|event| {
+            device.record_event(&event, engine.stream())?;
+            Ok(event)
+        });
+        // A device that has no event to give has nothing to ask about.
+        *state.event.lock() = event.ok();
+    }
+    let (body, beside, on) = (function.clone(), Arc::clone(&state), Arc::clone(device));
+    let constants = Arc::clone(constants);
+    let function = engine.function_with(function.name.text.clone(), options, move |context| {
+        run_body(context, &on, &body, &kinds, &beside, &constants)
+    });
+    Registered {
+        function,
+        state,
+        mode,
+        old,
+        counts: Mutex::default(),
+        calls: AtomicU64::new(0),
+        attempts: AtomicU64::new(0),
+    }
+}
+
+fn run_body(
+    context: &mut Context<'_, SimDevice>,
+    device: &SimDevice,
+    body: &Function,
+    kinds: &[Kind],
+    state: &FunctionState,
+    constants: &HashMap<String, u64>,
+) -> EngineResult<Vec<Tensor>> {
+    let mut registers: HashMap<String, Register<Tensor>> =
+        constants.iter().map(|(name, number)| (name.clone(), Register::Number(*number))).collect();
+    let (mut input, mut param) = (0, 0);
+    for (name, kind) in body.inputs.iter().zip(kinds) {
+        let register = match kind {
+            Kind::Param => Register::Tensor(context.param(param)?.clone()),
+            Kind::Number => Register::Number(context.value(input)?),
+            Kind::Host => Register::Host(input),
+            _ => Register::Tensor(context.take(input)?),
+        };
+        if *kind == Kind::Param {
+            param += 1;
+        } else {
+            input += 1;
+        }
+        registers.insert(name.text.clone(), register);
+    }
+    let saved = (0..).map_while(|at| context.take_saved(at).ok()).map(Some).collect();
+    let run = count_run(state);
+    let mut machine = DeviceRun {
+        context,
+        device,
+        state,
+        function: &body.name.text,
+        run,
+        saved,
+        sides: HashMap::new(),
+        side: None,
+    };
+    body::run(body, &mut machine, registers)
+}
+
+/// Which inputs a function writes to. A view is the input that it is a view of.
+pub(crate) fn writes(function: &Function) -> Writes {
+    let mut roots: HashMap<&str, Option<usize>> =
+        function.inputs.iter().enumerate().map(|(at, input)| (input.text.as_str(), Some(at))).collect();
+    let mut writes = Writes::default();
+    for line in &function.body {
+        match &line.op {
+            Op::Let(name, Made::View(view)) => {
+                let root = roots.get(view.of.text.as_str()).copied().flatten();
+                roots.insert(&name.text, root);
+            }
+            Op::Let(name, _) => {
+                roots.insert(&name.text, None);
+            }
+            Op::InPlace(op) => {
+                if let Some(Some(root)) = roots.get(op.to.text.as_str()) {
+                    writes.inputs.push(*root);
+                    writes.lines += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    writes.inputs.sort_unstable();
+    writes.inputs.dedup();
+    writes
+}

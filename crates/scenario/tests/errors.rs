@@ -1,0 +1,142 @@
+//! What is wrong with a file is said with its place, and with what was expected there.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use expect_test::{Expect, expect};
+use graphgrove_scenario::parse;
+
+/// The error of a text, with its line and a mark.
+fn error(text: &str, expected: &Expect) {
+    let error = parse(text).unwrap_err();
+    expected.assert_eq(&error.in_context("a.scn", text).to_string());
+}
+
+#[test]
+fn an_unknown_word_is_answered_with_those_that_are_known() {
+    error(
+        "repeat 3\n  y = cal f(x)\n",
+        &expect![[r#"
+        a.scn:2:7: found `cal`, expected a call (`call`, `forward`, `backward`), a tensor (`[4] 1`, `rand [4]`, `count [4]`), `view` or `clone`
+            y = cal f(x)
+                ^"#]],
+    );
+    error(
+        "set strickt\n",
+        &expect![[r#"
+        a.scn:1:5: found `strickt`, expected a setting: `only`, `old`, `seed`, `limit`, `budget`, `memory`, `strict`, `lazy`, `no-plan`, `engines`
+          set strickt
+              ^"#]],
+    );
+    error(
+        "fn f(x) -> y\n  y = ad x 1\n",
+        &expect![[r#"
+        a.scn:2:7: found `ad`, expected an operation (`add`, `sub`, `mul`, `min`, `max`, `neg`, `relu`, `square`, `mix`, `matmul`, `sum`, `copy`), a tensor (`[4] 1`, `empty [4]`, `empty like x`), `view`, `saved`, `upload` or `draw`
+            y = ad x 1
+                ^"#]],
+    );
+}
+
+#[test]
+fn a_line_that_stops_too_early_or_goes_on_too_long_is_refused_there() {
+    error(
+        "x = [4]\n",
+        &expect![[r#"
+        a.scn:1:8: found the end of the line, expected a value, or several
+          x = [4]
+                 ^"#]],
+    );
+    error(
+        "step now\n",
+        &expect![[r#"
+        a.scn:1:6: found `now`, expected the end of the line
+          step now
+               ^"#]],
+    );
+    error(
+        "x = [4 1\n",
+        &expect![[r#"
+        a.scn:1:8: found `1`, expected `,` or `]`
+          x = [4 1
+                 ^"#]],
+    );
+    error(
+        "repeat 3\nstep\n",
+        &expect![[r#"
+        a.scn:2:1: found no block, expected a block: lines that are indented further
+          step
+          ^"#]],
+    );
+    error(
+        "step\n  step\n",
+        &expect![[r#"
+        a.scn:2:3: found an indented line, expected no block below this statement: a line that is not indented further
+            step
+            ^"#]],
+    );
+}
+
+#[test]
+fn a_program_that_cannot_be_is_refused_before_it_runs() {
+    let function = "fn f(x) -> y\n  y = add x 1\n";
+    error(
+        &format!("{function}y = call f(z)\n"),
+        &expect![[r#"
+        a.scn:3:12: `z` holds nothing here
+          y = call f(z)
+                     ^"#]],
+    );
+    error(
+        &format!("{function}y = call g([4] 1)\n"),
+        &expect![[r#"
+        a.scn:3:10: there is no function `g`
+          y = call g([4] 1)
+                   ^"#]],
+    );
+    error(
+        &format!("{function}y = call f([4] 1, 2)\n"),
+        &expect![[r#"
+        a.scn:3:10: `f` has 1 inputs, and 2 are given
+          y = call f([4] 1, 2)
+                   ^"#]],
+    );
+    error(
+        &format!("{function}a, b = call f([4] 1)\n"),
+        &expect![[r#"
+            a.scn:3:13: `f` has 1 outputs, and 2 are named
+              a, b = call f([4] 1)
+                          ^"#]],
+    );
+    error(
+        &format!("{function}x = [4] 1\ny = call f(give x)\ny = call f(x)\n"),
+        &expect![[r#"
+        a.scn:5:12: `x` holds nothing here
+          y = call f(x)
+                     ^"#]],
+    );
+    error(
+        &format!("{function}param w = [4] 1\ny = call f([4] 1)\ny = call f(w)\n"),
+        &expect![[r#"
+        a.scn:5:10: `x` of `f` is a parameter here and a tensor in an earlier call
+          y = call f(w)
+                   ^"#]],
+    );
+    error(
+        "fn f(x) -> y\n  z = add x 1\n",
+        &expect![[r#"
+        a.scn:1:12: `y` holds nothing here
+          fn f(x) -> y
+                     ^"#]],
+    );
+    error(
+        "fn f(x) -> y\n  s = saved 0\n  add! s 1\n  y = add s x\n",
+        &expect![[r#"
+        a.scn:3:8: what a forward has saved cannot be written to
+            add! s 1
+                 ^"#]],
+    );
+}
+
+#[test]
+fn a_word_in_quotes_may_hold_a_mark_of_a_comment() {
+    let scenario = parse("skip \"see #12\" # a comment\n").unwrap();
+    assert_eq!(scenario.skip.as_deref(), Some("see #12"));
+}
