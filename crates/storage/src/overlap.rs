@@ -96,6 +96,19 @@ mod tests {
     }
 
     #[test]
+    fn a_dimension_that_repeats_its_elements_reaches_no_others() {
+        let repeated = strided(&[3, 2], &[0, 4]);
+        assert!(!may_overlap(&repeated, 0, &repeated, 4) && may_overlap(&repeated, 0, &repeated, 16));
+    }
+
+    #[test]
+    fn strides_that_leave_four_candidates_are_told_apart() {
+        // Both strides are even, so nothing is an odd number of elements away from anything else.
+        let (three, four) = (strided(&[10, 3], &[8, 6]), strided(&[10, 4], &[8, 6]));
+        assert!(!may_overlap(&three, 0, &four, 9 * 4) && !may_overlap(&four, 9 * 4, &three, 0));
+    }
+
+    #[test]
     fn what_cannot_be_compared_counts_as_overlapping() {
         let halves = Layout::strided(DType::F16, &[4], &[4]).unwrap();
         assert!(may_overlap(&strided(&[4], &[2]), 0, &halves, 4));

@@ -86,6 +86,8 @@ mod tests {
         for bit in 0..64 {
             let flipped = (sign(&[1 << bit, 5]) ^ sign(&[0, 5])).count_ones();
             assert!((12..=52).contains(&flipped), "bit {bit}: {flipped}");
+            let of_last = sign(&[5, 1 << bit]) ^ sign(&[5, 0]);
+            assert_ne!(of_last & 0xF_FFFF, 0, "bit {bit} reaches the low ones, by which tables look");
         }
     }
 

@@ -299,6 +299,36 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_functions_are_spread_over_low_bits_and_high_ones() {
+        let hash = |numbers: &[u32]| {
+            let mut hasher = NumberHasher::default();
+            numbers.iter().for_each(|number| hasher.write_u32(*number));
+            hasher.finish()
+        };
+        let of_one: Vec<u64> = (0..64).map(|number| hash(&[number])).collect();
+        let low: HashSet<u64> = of_one.iter().map(|hash| hash & 0x7F).collect();
+        let high: HashSet<u64> = of_one.iter().map(|hash| hash >> 57).collect();
+        assert!(low.len() == 64 && high.len() > 32, "{} and {}", low.len(), high.len());
+        let of_two: HashSet<u64> = (0..64).map(|number| hash(&[1, number])).collect();
+        assert_eq!(of_two.len(), 64);
+        let mut bytes = NumberHasher::default();
+        bytes.write(&[1, 7]);
+        assert_eq!(bytes.finish(), hash(&[1, 7]));
+    }
+
+    #[test]
+    fn room_is_given_back_when_most_functions_are_gone_and_not_before() {
+        let mut functions = Functions::default();
+        let ids: Vec<_> = (0..100).map(|_| functions.add(FunctionSpec::new("f"))).collect();
+        let full = functions.known.capacity();
+        ids[..50].iter().for_each(|id| functions.remove(*id));
+        assert_eq!((functions.len(), functions.known.capacity()), (50, full));
+        ids[50..99].iter().for_each(|id| functions.remove(*id));
+        assert!(functions.known.capacity() < full / 2);
+        assert!(functions.get(ids[99]).is_some() && functions.get(ids[98]).is_none());
+    }
+
+    #[test]
     fn the_oldest_signature_is_forgotten_when_there_are_too_many() {
         let mut warm = WarmSignatures::default();
         for signature in [1, 2, 2, 3] {

@@ -84,6 +84,16 @@ mod tests {
     }
 
     #[test]
+    fn the_highest_bit_of_a_word_reaches_the_low_bits_of_the_fold() {
+        let after = |word| {
+            let mut fold = Fold::new(0);
+            fold.add(word);
+            fold.0 as u32
+        };
+        assert_ne!(after(1), after(1 | 1 << 63), "tables look at the low bits first");
+    }
+
+    #[test]
     fn everything_that_must_be_equal_is_in_the_identity() {
         let [a, b] = nodes();
         let sig = Signature::new(5);

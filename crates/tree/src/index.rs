@@ -123,5 +123,8 @@ mod tests {
         let mut bytes = AlreadyHashed::default();
         bytes.write(&[1, 2]);
         assert_eq!(bytes.finish(), 0x102);
+        let mut ninth = AlreadyHashed::default();
+        ninth.write(&[1, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(ninth.finish(), 0, "no byte is covered by another");
     }
 }

@@ -142,4 +142,13 @@ mod tests {
         notices.add(eager(f, failing(1)));
         assert_eq!(notices.take(), [eager(f, failing(1))]);
     }
+
+    #[test]
+    fn what_waits_to_be_taken_goes_with_its_function_and_no_other() {
+        let about = |function| Notice::ManySignatures { function, count: 9 };
+        let mut notices = Notices::default();
+        [0, 1].map(FunctionId::new).map(about).into_iter().for_each(|notice| notices.add(notice));
+        notices.forget(FunctionId::new(0));
+        assert_eq!(notices.take(), [about(FunctionId::new(1))]);
+    }
 }

@@ -127,7 +127,7 @@ impl Path {
     }
 
     /// Takes off the entries from `len` on if they leave nothing to be seen to: no pending backward, no note and no warm-up
-    /// run. Returns whether it has.
+    /// run. Returns whether it has. The state is what it was: a run has to follow, which sets it.
     #[inline]
     pub(crate) fn cut_bare(&mut self, len: usize) -> bool {
         let is_bare = self.pending == 0 && self.staged.is_empty() && self.saved.is_empty();
@@ -136,9 +136,6 @@ impl Path {
             return false;
         }
         self.entries.truncate(len);
-        if len == 0 {
-            self.state = PathState::None;
-        }
         true
     }
 

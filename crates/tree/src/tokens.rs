@@ -3,11 +3,12 @@
 use crate::TokenId;
 use slotmap::SlotMap;
 
-/// The run on the path that a pending backward holds, by its depth; none if the run's path has ended or the
-/// forward ran eagerly.
+/// The run on the path that a pending backward holds, by its depth, for as long as that run is there; none if
+/// the forward ran eagerly.
 pub(crate) type Held = Option<u32>;
 
-/// A (token -> held) pair means: the backward is pending and holds that run.
+/// A (token -> held) pair means: the backward is pending, and holds the run at that depth if the path names the
+/// token there.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tokens(SlotMap<TokenId, Held>);
 
@@ -28,13 +29,6 @@ impl Tokens {
     /// Ends a pending backward and says which run it held; the outer option is none if it was not pending.
     pub(crate) fn remove(&mut self, token: TokenId) -> Option<Held> {
         self.0.remove(token)
-    }
-
-    /// The run's path has ended: the backward stays pending but holds nothing.
-    pub(crate) fn detach(&mut self, token: TokenId) {
-        if let Some(held) = self.0.get_mut(token) {
-            *held = None;
-        }
     }
 
     pub(crate) fn clear(&mut self) {

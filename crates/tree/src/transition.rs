@@ -241,9 +241,6 @@ impl Tree {
     fn cut_path(&mut self, kept: usize) -> Vec<NodeId> {
         let mut warm_ups = Vec::new();
         for entry in self.path.cut(kept) {
-            if let Some(token) = entry.token {
-                self.tokens.detach(token);
-            }
             if self.nodes.get(entry.node).is_some_and(Node::is_warm_up) {
                 self.nodes.remove(entry.node);
                 warm_ups.push(entry.node);

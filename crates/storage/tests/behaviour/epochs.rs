@@ -2,7 +2,7 @@
 
 use graphgrove_storage::{Cause, Error, Event, InputPlan, InputSpec, OldOutput, Remedy, Stale, StorageCache};
 
-use crate::rig::{Rig, began, run, slab_of, slot, step, take};
+use crate::rig::{Rig, began, outside, run, slab_of, slot, step, take};
 
 fn stale(error: &Error) -> &Stale {
     match error {
@@ -28,6 +28,46 @@ fn reuse_of_a_slot_makes_every_older_handle_stale() {
     assert_eq!(slab.live_word(0), 0b11);
     drop(new);
     assert_eq!(slab.live_word(0), 0);
+}
+
+#[test]
+fn a_value_is_one_of_its_own_slab_slot_and_run_for_as_long_as_it_is_there() {
+    let mut rig = Rig::new();
+    let (mut slab, mut other) = (slab_of(2), slab_of(2));
+    let (mine, theirs) = (take(&mut slab, 1), take(&mut other, 1));
+    assert!(mine[0].is_value_of(&slab, slot(0)) && mine[0].is_output_of(&slab, slot(0)));
+    assert!(!mine[0].is_value_of(&slab, slot(1)) && !mine[0].is_output_of(&slab, slot(1)));
+    let view = mine[1].slice(0, 1..3, 1).unwrap();
+    assert!(view.is_value_of(&slab, slot(1)) && !view.is_output_of(&slab, slot(1)));
+    let rule = |of| if of == slot(0) { OldOutput::Error } else { OldOutput::Keep };
+    let at = rig.block();
+    slab.end_step(&rig.device, &rig.stream, &began(2), rule, |_| Ok((at, Box::new(())))).unwrap();
+    assert!(!mine[0].is_value_of(&slab, slot(0)) && mine[1].is_value_of(&slab, slot(1)));
+    assert!(!mine[1].is_output_of(&slab, slot(1)), "that takes a closer look");
+    for (number, tensor) in (0..).map(slot).zip(&theirs) {
+        assert!(!tensor.is_value_of(&slab, number) && !tensor.is_output_of(&slab, number));
+    }
+    drop(mine);
+    let again = take(&mut slab, 3);
+    assert!(again[1].is_value_of(&slab, slot(1)) && !view.is_value_of(&slab, slot(1)));
+}
+
+#[test]
+fn a_tensor_is_located_under_its_own_layout_and_while_it_is_there() {
+    let mut slab = slab_of(1);
+    let output = take(&mut slab, 1).remove(0);
+    let foreign = outside(0x1000, 8);
+    for tensor in [&output, &foreign] {
+        let view = tensor.slice(0, 1..3, 1).unwrap();
+        for (of, other) in [(tensor, &view), (&view, tensor)] {
+            let address = of.address().ok();
+            assert_eq!((of.locate(), of.locate_as(of.signature())), (address, address));
+            assert_eq!(of.locate_as(other.signature()), None);
+        }
+    }
+    slab.invalidate(&began(2)).unwrap();
+    assert_eq!((output.locate(), output.locate_as(output.signature())), (None, None));
+    assert!(foreign.locate().is_some());
 }
 
 #[test]

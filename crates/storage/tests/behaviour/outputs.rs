@@ -25,6 +25,22 @@ fn outputs_are_handed_back_in_bulk_and_taken_once_each() {
 }
 
 #[test]
+fn taking_all_that_ends_early_leaves_the_rest_to_be_taken() {
+    let mut slab = slab_of(130);
+    let mut outputs = run(&mut slab, 1).outputs;
+    let mut all = outputs.take_all();
+    assert_eq!(all.len(), 130);
+    let first: Vec<_> = all.by_ref().take(70).flatten().collect();
+    assert_eq!((first.len(), all.len()), (70, 60));
+    drop(all);
+    assert!(outputs.take(slot(69)).is_none());
+    assert_eq!(outputs.take_all().flatten().count(), 60);
+    assert_eq!(slab.live().count(), 70);
+    drop(first);
+    assert!(!slab.any_live());
+}
+
+#[test]
 fn outputs_that_nobody_takes_die_together() {
     let mut slab = slab_of(130);
     let mut outputs = run(&mut slab, 1).outputs;
@@ -52,6 +68,14 @@ fn siblings_share_one_slot_and_die_together() {
     assert!(slab.is_live(slot(0)), "the third waits");
     drop(outputs);
     assert!(!slab.any_live());
+}
+
+#[test]
+fn an_output_waits_on_the_slot_that_it_lies_in_and_on_no_other() {
+    let half = PlannedOutput::alias(OutputClass::Sibling(slot(1)), Layout::of::<f32>(&[4]).unwrap(), 16);
+    let mut slab = slab(&Ledger::new(), vec![fresh(0), fresh(1), half]);
+    let _back = run(&mut slab, 1);
+    assert_eq!([0, 1, 2].map(|number| slab.holders(slot(number)).waiting), [1, 2, 0]);
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn a_block_that_is_pinned_before_it_is_an_output_is_pinned_as_one() {
     let mut slab = slab(&Ledger::new(), vec![PlannedOutput::fresh(block.0, block.1, floats(8))]);
     let (back, _owners) = slab.hand_back_recorded(step(1), &[Some(recorded.clone())], no_source).unwrap();
     let fourth = recorded.pin().unwrap();
-    for pin in [second, third, fourth] {
+    for pin in [fourth, second, third] {
         assert_eq!(slab.pinned(), Some(slot(0)));
         assert_eq!(slab.invalidate(&began(2)), Err(Error::Pinned { slot: slot(0) }));
         drop(pin);

@@ -112,6 +112,19 @@ fn a_dead_forward_never_keeps_an_unrelated_function_from_being_recorded() {
     }
 }
 
+#[test]
+fn where_backwards_hold_a_step_back_it_begins_at_once_if_none_is_pending() {
+    let options = Options { pending: PendingRule::UntilBackwardRuns, ..Options::default() };
+    let mut e = Driver::new(options);
+    let f = e.function("f", 1);
+    let y = e.infer(f, &[x(1)]);
+    e.tree.begin_step();
+    let z = e.infer(f, &[x(1)]);
+    assert!(z.is_record() && !e.tree.is_step_requested());
+    let slots = z.change.as_ref().and_then(PathChange::path_end).map(|end| end.slots.len());
+    assert_eq!((slots, z.outputs[0].slot.node == y.node()), (Some(1), false));
+}
+
 /// The fault that pytorch/pytorch#98112 mends, which the rule from before it still has.
 #[test]
 fn without_tokens_that_can_be_given_up_one_forward_holds_everything_for_ever() {

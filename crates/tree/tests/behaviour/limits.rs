@@ -165,6 +165,7 @@ fn recordings_that_differ_only_in_what_was_live_are_bounded() {
 #[test]
 fn a_path_has_a_largest_length() {
     let mut e = limited(Limits { path_length: 5, ..Limits::default() });
+    assert_eq!(e.tree.options().limits.path_length, 5);
     let f = e.function("f", 1);
     e.settle(&Call::inference(f, &[x(1)]));
     let held: Vec<_> = (0..5).map(|_| e.infer(f, &[x(1)])).collect();

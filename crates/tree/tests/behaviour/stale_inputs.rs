@@ -49,8 +49,11 @@ fn demoted() -> (Driver, graphgrove_tree::FunctionId, graphgrove_tree::FunctionI
 fn a_stale_or_invented_input_is_rejected_where_it_would_be_staged_because_it_kept_changing() {
     let (mut e, produce, consume) = demoted();
     let old = e.infer(produce, &[x(1)]);
+    let followed = e.infer(consume, &[kept(old.outputs[0])]);
     e.forget(&old);
+    e.forget(&followed);
     let y = e.infer(produce, &[x(1)]);
+    assert_eq!(e.tree.predicted(), Some(followed.node()));
     let decide = |value| e.tree.decide(&Call::inference(consume, &[kept(value)]), &e.live);
     let input = InputIndex::new(0);
     let stale = decide(old.outputs[3]).unwrap_err();
@@ -85,4 +88,20 @@ fn an_input_holds_its_path_for_its_own_call_even_if_its_last_handle_is_reported_
     let decided = e.tree.decide(&Call::inference(produce, &inputs), &LiveTable::new()).unwrap();
     let end = decided.path_change().and_then(PathChange::path_end).unwrap();
     assert_eq!((&*end.carried, &*end.slots), (&[InputIndex::new(0)][..], &[][..]));
+}
+
+#[test]
+fn a_recording_that_would_be_replayed_in_place_of_its_last_run_does_not_stage_an_output_of_that() {
+    let (mut e, produce, consume) = demoted();
+    let y = e.infer(produce, &[x(1)]);
+    let runs = [0, 1].map(|output| {
+        let z = e.infer(consume, &[kept(y.outputs[output])]);
+        e.forget(&z);
+        z
+    });
+    assert_eq!((runs[0].node(), e.tree.predicted()), (runs[1].node(), Some(runs[1].node())));
+    assert_eq!(runs[1].change, Some(PathChange::DropsUnneededTail));
+    let inputs = [kept(runs[1].outputs[0])];
+    let decided = e.tree.decide(&Call::inference(consume, &inputs), &e.live).unwrap();
+    assert_eq!(decided.path_change(), Some(&PathChange::Extends), "the call reads what it would write");
 }

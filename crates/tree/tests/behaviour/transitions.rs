@@ -472,8 +472,25 @@ fn a_reset_leaves_the_functions_alone_whatever_is_live() {
     let finished = e.tree.finish_recording(in_progress, vec![Output::fresh()], &e.live);
     assert_eq!(finished, Err(Error::StaleDecision));
     e.live = graphgrove_tree::LiveTable::new();
-    let z = e.infer(f, &inputs);
+    let z = e.forward(f, &inputs);
     assert!(z.is_warm_up(), "what was learnt about the functions is gone too");
+}
+
+#[test]
+fn what_was_decided_before_a_reset_is_out_of_date_after_it() {
+    let mut e = Driver::default();
+    let (f, inputs) = (warm(&mut e, "f"), [x(1)]);
+    let cold = Call::forward(f, &inputs);
+    let mut plans = vec![warm_up_plan(&e, &cold)];
+    for _ in 0..2 {
+        let y = e.infer(f, &inputs);
+        e.forget(&y);
+        plans.push(warm_up_plan(&e, &cold));
+    }
+    e.tree.reset();
+    for plan in plans {
+        assert_eq!(e.tree.begin_warm_up(plan).unwrap_err(), Error::StaleDecision);
+    }
 }
 
 #[test]
@@ -527,6 +544,27 @@ fn a_removed_function_takes_its_recordings_and_all_below_them_with_it() {
     assert!(e.tree.decide(&Call::inference(f, &inputs), &e.live).is_err());
     let h = e.function("h", 1);
     assert_ne!(h, f, "a name is not used again");
+}
+
+#[test]
+fn a_removed_function_leaves_its_siblings_below_their_parents() {
+    let mut e = Driver::default();
+    let (f, inputs) = (e.function("f", 1), [x(1)]);
+    let root = e.settle(&Call::inference(f, &inputs));
+    let children = ["g", "h"].map(|name| {
+        let function = warm(&mut e, name);
+        let y = e.infer(f, &inputs);
+        let z = e.infer(function, &inputs);
+        e.forget(&y);
+        e.forget(&z);
+        (function, z.node())
+    });
+    let other = warm(&mut e, "other");
+    assert_eq!(e.tree.remove_function(children[0].0, &e.live), Ok(vec![children[0].1]));
+    assert_eq!(e.tree.children(Some(root), children[1].0), [children[1].1]);
+    assert!(e.infer(other, &inputs).is_record());
+    assert_eq!(e.tree.evict(root, &e.live), Ok(vec![root, children[1].1]));
+    assert_eq!(e.tree.recordings(), 1);
 }
 
 #[test]
