@@ -31,31 +31,31 @@ fn kept(shape: Shape) -> (&'static mut Case, Kept) {
 }
 
 #[library_benchmark]
-#[bench::outputs_1(args = [kept(PLAIN)], config = at_most(451))]
-#[bench::outputs_320(args = [kept(Shape { outputs: 320, ..PLAIN })], config = at_most(477))]
-#[bench::staged_1(args = [kept(Shape { staged: 1, ..PLAIN })], config = at_most(469))]
-#[bench::staged_8(args = [kept(Shape { staged: 8, ..PLAIN })], config = at_most(563))]
-#[bench::staged_32(args = [kept(Shape { staged: 32, ..PLAIN })], config = at_most(884))]
-#[bench::staged_128(args = [kept(Shape { staged: 128, ..PLAIN })], config = at_most(2170))]
-#[bench::staged_32_changed(args = [kept(Shape { staged: 32, moving: true, ..PLAIN })], config = at_most(7_891))]
-#[bench::managed_1(args = [kept(Shape { depth: 1, managed: 1, ..PLAIN })], config = at_most(568))]
-#[bench::managed_4(args = [kept(Shape { depth: 1, managed: 4, ..PLAIN })], config = at_most(716))]
-#[bench::managed_1_viewed(args = [kept(Shape { depth: 1, managed: 1, viewed: true, ..PLAIN })], config = at_most(647))]
-#[bench::managed_1_dies(args = [kept(Shape { depth: 1, managed: 1, dying: true, ..PLAIN })], config = at_most(897))]
-#[bench::params_0(args = [kept(Shape { params: 0, ..PLAIN })], config = at_most(451))]
-#[bench::params_10000(args = [kept(Shape { params: 10_000, ..PLAIN })], config = at_most(451))]
-#[bench::depth_1(args = [kept(Shape { depth: 1, ..PLAIN })], config = at_most(462))]
-#[bench::depth_100(args = [kept(Shape { depth: 100, ..PLAIN })], config = at_most(462))]
-#[bench::siblings_1(args = [kept(Shape { depth: 1, siblings: 1, ..PLAIN })], config = at_most(462))]
-#[bench::siblings_1000(args = [kept(Shape { depth: 1, siblings: 1000, ..PLAIN })], config = at_most(462))]
-#[bench::dead_1024(args = [kept(Shape { depth: 1, dead: 1024, ..PLAIN })], config = at_most(993))]
+#[bench::outputs_1(args = [kept(PLAIN)], config = at_most(455))]
+#[bench::outputs_320(args = [kept(Shape { outputs: 320, ..PLAIN })], config = at_most(500))]
+#[bench::staged_1(args = [kept(Shape { staged: 1, ..PLAIN })], config = at_most(475))]
+#[bench::staged_8(args = [kept(Shape { staged: 8, ..PLAIN })], config = at_most(569))]
+#[bench::staged_32(args = [kept(Shape { staged: 32, ..PLAIN })], config = at_most(890))]
+#[bench::staged_128(args = [kept(Shape { staged: 128, ..PLAIN })], config = at_most(2176))]
+#[bench::staged_32_changed(args = [kept(Shape { staged: 32, moving: true, ..PLAIN })], config = at_most(8100))]
+#[bench::managed_1(args = [kept(Shape { depth: 1, managed: 1, ..PLAIN })], config = at_most(584))]
+#[bench::managed_4(args = [kept(Shape { depth: 1, managed: 4, ..PLAIN })], config = at_most(732))]
+#[bench::managed_1_viewed(args = [kept(Shape { depth: 1, managed: 1, viewed: true, ..PLAIN })], config = at_most(672))]
+#[bench::managed_1_dies(args = [kept(Shape { depth: 1, managed: 1, dying: true, ..PLAIN })], config = at_most(946))]
+#[bench::params_0(args = [kept(Shape { params: 0, ..PLAIN })], config = at_most(455))]
+#[bench::params_10000(args = [kept(Shape { params: 10_000, ..PLAIN })], config = at_most(455))]
+#[bench::depth_1(args = [kept(Shape { depth: 1, ..PLAIN })], config = at_most(466))]
+#[bench::depth_100(args = [kept(Shape { depth: 100, ..PLAIN })], config = at_most(466))]
+#[bench::siblings_1(args = [kept(Shape { depth: 1, siblings: 1, ..PLAIN })], config = at_most(466))]
+#[bench::siblings_1000(args = [kept(Shape { depth: 1, siblings: 1000, ..PLAIN })], config = at_most(466))]
+#[bench::dead_1024(args = [kept(Shape { depth: 1, dead: 1024, ..PLAIN })], config = at_most(1139))]
 fn bulk((case, out): (&'static mut Case, Kept)) {
     *out = case.replay();
 }
 
 #[library_benchmark]
-#[bench::outputs_1(args = [Case::new(PLAIN)], config = at_most(571))]
-#[bench::outputs_320(args = [Case::new(Shape { outputs: 320, ..PLAIN })], config = at_most(5001))]
+#[bench::outputs_1(args = [Case::new(PLAIN)], config = at_most(560))]
+#[bench::outputs_320(args = [Case::new(Shape { outputs: 320, ..PLAIN })], config = at_most(782))]
 fn bulk_and_drop(case: &'static mut Case) {
     drop(case.replay());
 }
@@ -69,15 +69,15 @@ fn taken(shape: Shape) -> (&'static mut Case, Taken) {
 }
 
 #[library_benchmark]
-#[bench::outputs_1(args = [taken(PLAIN)], config = at_most(602))]
-#[bench::outputs_320(args = [taken(Shape { outputs: 320, ..PLAIN })], config = at_most(15_743))]
+#[bench::outputs_1(args = [taken(PLAIN)], config = at_most(597))]
+#[bench::outputs_320(args = [taken(Shape { outputs: 320, ..PLAIN })], config = at_most(15502))]
 fn take_each((case, list): (&'static mut Case, Taken)) {
     case.replay_and_take_each(list);
 }
 
 #[library_benchmark]
-#[bench::outputs_1(args = [taken(PLAIN)], config = at_most(655))]
-#[bench::outputs_320(args = [taken(Shape { outputs: 320, ..PLAIN })], config = at_most(3890))]
+#[bench::outputs_1(args = [taken(PLAIN)], config = at_most(659))]
+#[bench::outputs_320(args = [taken(Shape { outputs: 320, ..PLAIN })], config = at_most(3335))]
 fn take_all((case, list): (&'static mut Case, Taken)) {
     case.replay_and_take_all(list);
 }

@@ -30,11 +30,16 @@ impl CallOutputs {
     }
 
     /// Takes one output. There is none to take if it was taken before, is read by the backward alone, or is not a tensor.
-    #[inline]
+    #[inline(always)]
     pub fn take(&mut self, output: SlotIndex) -> Option<Tensor> {
         match self {
             Self::Bulk(outputs) => outputs.take(output),
-            Self::Each(outputs) => outputs.get_mut(output.get() as usize)?.take(),
+            Self::Each(outputs) => {
+                // By way of a place of its own, so that the compiler need not keep one in memory for the other way.
+                let mut taken = None;
+                take_made(outputs, output, &mut taken);
+                taken.take()
+            }
         }
     }
 
@@ -55,6 +60,12 @@ impl CallOutputs {
             Self::Each(outputs) => list.extend(outputs.iter_mut().map(Option::take)),
         }
     }
+}
+
+#[cold]
+#[inline(never)]
+fn take_made(outputs: &mut [Option<Tensor>], output: SlotIndex, into: &mut Option<Tensor>) {
+    *into = outputs.get_mut(output.get() as usize).and_then(Option::take);
 }
 
 enum Taking<'a> {

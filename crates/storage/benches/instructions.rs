@@ -134,13 +134,13 @@ fn must_be_dead((masks, path): (&'static DeadMasks, &'static [Slab])) -> bool {
     masks.hold(path)
 }
 
-library_benchmark_group!(name = handing_back, config = at_most(380), benchmarks = hand_back);
+library_benchmark_group!(name = handing_back, config = at_most(186), benchmarks = hand_back);
 // A sheet is new then, which needs some allocations; it must not matter how many others are in use.
-library_benchmark_group!(name = beside, config = at_most(4000), benchmarks = hand_back_beside_old_handles);
-library_benchmark_group!(name = sweeping, config = at_most(11_000), benchmarks = sweep_beside_old_handles);
-library_benchmark_group!(name = taking, config = at_most(320 * 57), benchmarks = take);
-library_benchmark_group!(name = dropping, config = at_most(320 * 48), benchmarks = drop_each);
-library_benchmark_group!(name = one_handle, config = at_most(72), benchmarks = [clone_of, address_of]);
-library_benchmark_group!(name = checking, config = at_most(380), benchmarks = must_be_dead);
+library_benchmark_group!(name = beside, config = at_most(3353), benchmarks = hand_back_beside_old_handles);
+library_benchmark_group!(name = sweeping, config = at_most(13_588), benchmarks = sweep_beside_old_handles);
+library_benchmark_group!(name = taking, config = at_most(320 * 44), benchmarks = take);
+library_benchmark_group!(name = dropping, config = at_most(320 * 62), benchmarks = drop_each);
+library_benchmark_group!(name = one_handle, config = at_most(65), benchmarks = [clone_of, address_of]);
+library_benchmark_group!(name = checking, config = at_most(443), benchmarks = must_be_dead);
 
 main!(library_benchmark_groups = handing_back, beside, sweeping, taking, dropping, one_handle, checking);

@@ -36,8 +36,8 @@
 //! # Unsafe code
 //!
 //! Handles are bare pointers kept valid by the very bits that they set, since a reference count of their own would double
-//! what taking, cloning and dropping them costs. It is all in `hold.rs`, and in the places that give a counted hold up or
-//! take one over; the invariant is stated in `sheet.rs`.
+//! what taking, cloning and dropping them costs. It is all in `hold.rs` and `root.rs`, in the drop of a tensor,
+//! and in the places that give a counted hold up or take one over; the invariant is stated in `sheet.rs`.
 
 mod alias;
 mod block;
@@ -48,6 +48,7 @@ mod dlpack;
 mod dtype;
 mod error;
 mod hold;
+mod home;
 mod ids;
 mod inputs;
 mod layout;
@@ -55,9 +56,11 @@ mod ledger;
 mod masks;
 mod misfit;
 mod old_outputs;
+mod orphans;
 mod outputs;
 mod overlap;
 mod pinned;
+mod root;
 mod runs;
 mod saved;
 mod sheet;
@@ -71,6 +74,7 @@ mod table;
 mod takers;
 mod tensor;
 mod views;
+mod word;
 
 pub use alias::{OutputSpec, plan_outputs};
 pub use block::{Origin, Owner};

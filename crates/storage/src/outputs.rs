@@ -5,21 +5,20 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use crate::hold::SheetRef;
-use crate::storage::Kind;
 use crate::sync::{Ordering, lock};
+use crate::word::Word;
 use crate::{Epoch, OutputClass, SlotIndex, Storage, Taker, Tensor};
 
 /// The outputs that a run handed back. It holds each of them until it is taken; dropping it lets go of the rest, in bulk.
 #[must_use = "dropping it lets go of every output"]
 pub struct Outputs {
     sheet: SheetRef,
-    epoch: Epoch,
 }
 
 impl Outputs {
     /// The outputs of a run that has just begun on the sheet, with the reference that was counted for them.
-    pub(crate) fn new(sheet: SheetRef, epoch: Epoch) -> Self {
-        Self { sheet, epoch }
+    pub(crate) fn new(sheet: SheetRef) -> Self {
+        Self { sheet }
     }
 
     pub(crate) const fn sheet(&self) -> &SheetRef {
@@ -40,8 +39,8 @@ impl Outputs {
 
     /// The run that made the outputs.
     #[must_use]
-    pub const fn epoch(&self) -> Epoch {
-        self.epoch
+    pub fn epoch(&self) -> Epoch {
+        self.sheet.epoch()
     }
 
     /// What an output is; none if there is no such output.
@@ -51,36 +50,41 @@ impl Outputs {
     }
 
     /// Takes one output. There is none to take if it was taken before, is read by the backward alone, or is not a tensor.
-    #[inline]
+    #[inline(always)]
     #[track_caller]
     pub fn take(&mut self, output: SlotIndex) -> Option<Tensor> {
-        self.take_at(output, Location::caller())
+        let word = self.sheet.words.get(output.word() as usize)?;
+        let waiting = word.waiting.load(Ordering::Relaxed);
+        if waiting & output.bit() == 0 {
+            return self.take_slowly(output, Location::caller());
+        }
+        word.waiting.store(waiting & !output.bit(), Ordering::Relaxed);
+        // SAFETY: the output waited, so these outputs were one holder of its slot, and have just ceased to be.
+        let hold = unsafe { self.sheet.take_over(output) };
+        Some(Tensor::recorded(Storage::from(hold)))
     }
 
-    #[inline]
-    fn take_at(&mut self, output: SlotIndex, at: &'static Location<'static>) -> Option<Tensor> {
-        let word = self.sheet.waiting.get(output.word() as usize)?;
-        let waiting = word.load(Ordering::Relaxed);
-        if waiting & output.bit() == 0 {
-            return self.take_slowly(output, at);
-        }
-        word.store(waiting & !output.bit(), Ordering::Relaxed);
-        // SAFETY: the output waited, so these outputs were one holder of its slot, and have just ceased to be.
-        let hold = unsafe { self.sheet.take_over(output, self.epoch) };
-        Some(Tensor::recorded(Storage(Kind::Slot(hold))))
+    /// As [`take_at`](Self::take_at). What it makes has a place of its own here, so that the compiler need not keep one in
+    /// memory for outputs that are taken fast.
+    #[inline(always)]
+    fn take_slowly(&self, output: SlotIndex, at: &'static Location<'static>) -> Option<Tensor> {
+        let mut made = None;
+        self.take_at(output, at, &mut made);
+        made.take()
     }
 
     /// Takes an output that owns no slot, or whose taker is noted.
     #[cold]
-    fn take_slowly(&self, output: SlotIndex, at: &'static Location<'static>) -> Option<Tensor> {
-        let tensor = self.let_go_of(output)?;
+    #[inline(never)]
+    fn take_at(&self, output: SlotIndex, at: &'static Location<'static>, into: &mut Option<Tensor>) {
+        let Some(tensor) = self.let_go_of(output) else { return };
         if self.sheet.ledger.notes_takers()
             && let Some(hold) = tensor.storage().hold()
         {
             let producer = Arc::clone(&self.sheet.table.producer);
             hold.note(Taker { producer, output, at, times: 1 });
         }
-        Some(tensor)
+        *into = Some(tensor);
     }
 
     /// Takes an output that does not wait where taking it is fast.
@@ -97,14 +101,14 @@ impl Outputs {
         match planned.class {
             OutputClass::Fresh => {
                 // SAFETY: the output waited, so these outputs were one holder of its slot, and have just ceased to be.
-                let hold = unsafe { self.sheet.take_over(output, self.epoch) };
-                Some(Tensor::recorded(Storage(Kind::Slot(hold))))
+                let hold = unsafe { self.sheet.take_over(output) };
+                Some(Tensor::recorded(Storage::from(hold)))
             }
             OutputClass::Sibling(owner) => {
                 // SAFETY: the table counts one holder of the owner's slot for each output that waits on it; this one has
                 // just ceased to wait.
-                let hold = unsafe { self.sheet.take_over(owner, self.epoch) };
-                Some(Tensor::checked(Storage(Kind::Slot(hold)), view))
+                let hold = unsafe { self.sheet.take_over(owner) };
+                Some(Tensor::checked(Storage::from(hold), view))
             }
             OutputClass::Empty => Some(Tensor::checked(Storage::empty(), view)),
             OutputClass::NotTensor => None,
@@ -133,13 +137,13 @@ impl Outputs {
         for word in 0..length.div_ceil(64) {
             let outputs = 64 * word..length.min(64 * (word + 1));
             let all = u64::MAX >> (64 - outputs.len());
-            let waiting = self.sheet.waiting.get(word as usize);
+            let waiting = self.sheet.words.get(word as usize).map(|word| &word.waiting);
             if let Some(waiting) = waiting.filter(|waiting| waiting.load(Ordering::Relaxed) == all) {
                 waiting.store(0, Ordering::Relaxed);
                 // SAFETY: the outputs waited when their word was taken off the sheet, so these outputs were one holder of the
                 // slot of each, and have just ceased to be; the range has each output of the word once.
-                let holds = unsafe { self.sheet.take_over_each(outputs, self.epoch) };
-                list.extend(holds.map(|hold| Some(Tensor::recorded(Storage(Kind::Slot(hold))))));
+                let holds = unsafe { self.sheet.take_over_each(outputs) };
+                list.extend(holds.map(|hold| Some(Tensor::recorded(Storage::from(hold)))));
             } else {
                 list.extend(outputs.map(|output| self.take(SlotIndex::new(output))));
             }
@@ -170,10 +174,10 @@ impl Iterator for TakeAll<'_> {
         let output = SlotIndex::new(self.next);
         self.next += 1;
         if output.bit() == 1
-            && let Some(word) = self.outputs.sheet.waiting.get(output.word() as usize)
+            && let Some(word) = self.outputs.sheet.words.get(output.word() as usize)
         {
-            self.left = word.load(Ordering::Relaxed);
-            word.store(0, Ordering::Relaxed);
+            self.left = word.waiting.load(Ordering::Relaxed);
+            word.waiting.store(0, Ordering::Relaxed);
         }
         if self.left & output.bit() == 0 {
             return Some(self.outputs.take_slowly(output, self.at));
@@ -181,8 +185,8 @@ impl Iterator for TakeAll<'_> {
         self.left &= !output.bit();
         // SAFETY: the output waited when its word was taken off the sheet, so these outputs were one holder of its slot; its
         // bit in `left` stood for that, and has just been cleared.
-        let hold = unsafe { self.outputs.sheet.take_over(output, self.outputs.epoch) };
-        Some(Some(Tensor::recorded(Storage(Kind::Slot(hold)))))
+        let hold = unsafe { self.outputs.sheet.take_over(output) };
+        Some(Some(Tensor::recorded(Storage::from(hold))))
     }
 
     /// As [`next`](Self::next) until the end, with a look at the sheet for each word instead of each output.
@@ -201,8 +205,8 @@ impl Iterator for TakeAll<'_> {
                 self.next += 1;
                 self.left &= !output.bit();
                 // SAFETY: as in `next`: the bit in `left` stood for one holder of the slot, and has just been cleared.
-                let hold = unsafe { self.outputs.sheet.take_over(output, self.outputs.epoch) };
-                all = each(all, Some(Tensor::recorded(Storage(Kind::Slot(hold)))));
+                let hold = unsafe { self.outputs.sheet.take_over(output) };
+                all = each(all, Some(Tensor::recorded(Storage::from(hold))));
             }
         }
         all
@@ -219,10 +223,10 @@ impl ExactSizeIterator for TakeAll<'_> {}
 impl Drop for TakeAll<'_> {
     fn drop(&mut self) {
         let word = self.next.checked_sub(1).map(|last| SlotIndex::new(last).word() as usize);
-        if let Some(word) = word.and_then(|word| self.outputs.sheet.waiting.get(word))
+        if let Some(word) = word.and_then(|word| self.outputs.sheet.words.get(word))
             && self.left != 0
         {
-            word.store(self.left, Ordering::Relaxed);
+            word.waiting.store(self.left, Ordering::Relaxed);
         }
     }
 }
@@ -230,7 +234,7 @@ impl Drop for TakeAll<'_> {
 impl Drop for Outputs {
     fn drop(&mut self) {
         let table = &self.sheet.table;
-        for (word, waiting) in (0..).zip(&self.sheet.waiting) {
+        for (word, Word { waiting, .. }) in (0..).zip(&self.sheet.words) {
             let left = waiting.load(Ordering::Relaxed);
             if left != 0 {
                 waiting.store(0, Ordering::Relaxed);
@@ -256,7 +260,7 @@ impl Drop for Outputs {
 
 impl fmt::Debug for Outputs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Outputs({} of {} in {})", self.len(), self.sheet.table.producer, self.epoch)
+        write!(f, "Outputs({} of {} in {})", self.len(), self.sheet.table.producer, self.epoch())
     }
 }
 

@@ -5,8 +5,8 @@ use std::fmt;
 use graphgrove_device::DevicePtr;
 
 use crate::block::Origin;
+use crate::root::Kind;
 use crate::sheet::Found;
-use crate::storage::Kind;
 use crate::{Error, Tensor};
 
 /// A tensor whose memory stays what it is: it does not become stale, is not copied out, and its node does not run again
@@ -27,11 +27,11 @@ impl Tensor {
     /// # Errors
     /// [`Error::Stale`]
     pub fn pin(&self) -> Result<Pinned, Error> {
-        let is_counted = match &self.storage().0 {
+        let is_counted = match self.storage().kind() {
             Kind::Block(block) if block.origin == Origin::Pool && block.pin() => true,
             _ => match self.storage().hold() {
                 None => false,
-                Some(hold) => matches!(hold.sheet().pin(hold.slot(), hold.value().epoch)?, Found::Here),
+                Some(hold) => matches!(hold.sheet().pin(hold.slot(), hold.epoch())?, Found::Here),
             },
         };
         let mut pinned = Pinned { tensor: self.clone(), address: DevicePtr::NULL, is_counted };
@@ -56,7 +56,7 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        match &self.tensor.storage().0 {
+        match self.tensor.storage().kind() {
             Kind::Slot(hold) if self.is_counted => hold.sheet().unpin(hold.slot()),
             Kind::Block(block) if self.is_counted => block.unpin(),
             _ => {}

@@ -5,7 +5,6 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use crate::hold::SheetRef;
-use crate::storage::Kind;
 use crate::sync::lock;
 use crate::{Epoch, OutputClass, SlotIndex, Storage, Taker, Tensor};
 
@@ -16,19 +15,18 @@ use crate::{Epoch, OutputClass, SlotIndex, Storage, Taker, Tensor};
 #[must_use = "dropping it lets go of everything that the backward reads"]
 pub struct SavedOutputs {
     sheet: SheetRef,
-    epoch: Epoch,
 }
 
 impl SavedOutputs {
     /// The saved outputs of a run that has just begun on the sheet, with the reference that was counted for them.
-    pub(crate) fn new(sheet: SheetRef, epoch: Epoch) -> Self {
-        Self { sheet, epoch }
+    pub(crate) fn new(sheet: SheetRef) -> Self {
+        Self { sheet }
     }
 
     /// The run that made the outputs.
     #[must_use]
-    pub const fn epoch(&self) -> Epoch {
-        self.epoch
+    pub fn epoch(&self) -> Epoch {
+        self.sheet.epoch()
     }
 
     /// The outputs that are saved.
@@ -66,8 +64,8 @@ impl SavedOutputs {
         };
         self.sheet.hold_again(owner);
         // SAFETY: the saved outputs are a holder of the slot, so it is held; the holder taken over was added just now.
-        let hold = unsafe { self.sheet.take_over(owner, self.epoch) };
-        Some(Tensor::checked(Storage(Kind::Slot(hold)), view))
+        let hold = unsafe { self.sheet.take_over(owner) };
+        Some(Tensor::checked(Storage::from(hold), view))
     }
 }
 
@@ -92,6 +90,6 @@ impl Drop for SavedOutputs {
 impl fmt::Debug for SavedOutputs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let saved: Vec<_> = self.outputs().map(SlotIndex::get).collect();
-        write!(f, "SavedOutputs({saved:?} of {} in {})", self.sheet.table.producer, self.epoch)
+        write!(f, "SavedOutputs({saved:?} of {} in {})", self.sheet.table.producer, self.epoch())
     }
 }

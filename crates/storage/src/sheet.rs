@@ -8,23 +8,38 @@
 //!
 //! A slot is *held* by handles, by outputs that wait to be taken, by saved outputs. Its bit in `held` says whether anybody
 //! does. Its count in `extra` says how many do beyond the first, so that a whole slab can be handed back without touching a
-//! count: zero is right for a slot with one holder, and for one with none.
+//! count: zero is right for a slot with one holder, and for one with none. Its bit in `shared` says whether the count can be
+//! anything else, so that 64 slots that nobody cloned a handle of are let go of without a look at a count.
+//!
+//! # The home of a run
+//!
+//! A locked instruction for each handle that goes is most of what a handle costs. So the thread that begins a run is its
+//! *home*, and notes what goes there in words that no other thread writes: a plain store, without a locked instruction. A
+//! slot is dead when its bit in `held` is cleared, by a locked instruction as anywhere, or its bit in `gone` is set, at home.
+//! Whoever finds itself the last of a word clears the bits in `held` of all that has gone.
 //!
 //! # Why a sheet is never freed too early
 //!
 //! `refs` counts the sheet's references ([`SheetRef`](crate::hold::SheetRef)) and, as one each, the words of `held` that
 //! are not zero. A holder's bit is set for as long as it holds, its word is not zero then, and so `refs` is not zero either.
-//! Whoever clears the last bit of a word takes the word's one out of `refs`, as the very last thing it does with the sheet.
+//! Whoever clears the last bit of a word takes the word's one out of `refs`, as the very last thing it does with the sheet;
+//! and whoever only notes at home that its slot has gone does nothing with the sheet afterwards.
+//!
+//! Two that go from a word at the same moment, one at home and one elsewhere, may each find the other there. The word's one
+//! stays in `refs` then, although all of the word is dead, until the slab [tidies](Sheet::tidy) it or, if that has gone, the
+//! list of [orphans](crate::orphans) does.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use crate::block::Block;
+use crate::home::ThreadNumber;
 use crate::stale::{Cause, Stale};
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
 use crate::table::Table;
 use crate::takers::Takers;
+use crate::word::Word;
 use crate::{Epoch, Ledger, SlotIndex, Step, Tensor};
 
 /// Set in a sheet's epoch when some of its handles are stale or moved: no handle's epoch has it, so each looks closer.
@@ -36,12 +51,13 @@ const LOOK: u64 = 1 << 63;
 pub(crate) struct Sheet {
     /// The run whose handles are valid, or that with [`LOOK`] set.
     epoch: AtomicU64,
+    /// The number of the run's home thread.
+    home: AtomicU64,
     pub(crate) refs: AtomicUsize,
-    held: Box<[AtomicU64]>,
+    pub(crate) words: Box<[Word]>,
     extra: Box<[AtomicU32]>,
-    /// The outputs that own slots and wait to be taken. Only the one `Outputs` of the run touches these words.
-    pub(crate) waiting: Box<[AtomicU64]>,
-    /// The same for outputs whose taking needs more: those that own no slots, and all of a run whose takers are noted.
+    /// The outputs that wait to be taken and whose taking needs more than [`Word::waiting`] says: those that own no slots, and
+    /// all of a run whose takers are noted. Only the one `Outputs` of the run touches these words.
     pub(crate) waiting_slow: Box<[AtomicU64]>,
     /// Outputs in memory of others, in their order; those that wait to be taken are still there.
     pub(crate) borrowed: Mutex<Vec<Borrowed>>,
@@ -130,13 +146,13 @@ pub(crate) enum Found {
 impl Sheet {
     /// A sheet on which nothing is held, with one reference.
     pub(crate) fn new(table: Arc<Table>, ledger: Arc<Ledger>) -> Self {
-        let words = table.own.len();
+        let words = table.words.len();
         Self {
             epoch: AtomicU64::new(LOOK),
+            home: AtomicU64::new(ThreadNumber::NOBODY.get()),
             refs: AtomicUsize::new(1),
-            held: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            words: (0..words).map(|_| Word::new()).collect(),
             extra: (0..table.outputs.len()).map(|_| AtomicU32::new(0)).collect(),
-            waiting: (0..words).map(|_| AtomicU64::new(0)).collect(),
             waiting_slow: (0..words).map(|_| AtomicU64::new(0)).collect(),
             borrowed: Mutex::new(Vec::new()),
             saved_elsewhere: Mutex::new(Vec::new()),
@@ -151,8 +167,7 @@ impl Sheet {
 
     #[inline]
     pub(crate) fn held_word(&self, word: u32) -> u64 {
-        // Acquire: who sees a slot dead also sees whatever its last holder did before letting go.
-        self.held.get(word as usize).map_or(0, |bits| bits.load(Ordering::Acquire))
+        self.words.get(word as usize).map_or(0, Word::held)
     }
 
     pub(crate) fn is_held(&self, slot: SlotIndex) -> bool {
@@ -161,7 +176,7 @@ impl Sheet {
 
     #[inline]
     pub(crate) fn nothing_held(&self) -> bool {
-        self.held.iter().all(|bits| bits.load(Ordering::Acquire) == 0)
+        self.words.iter().all(|word| word.held() == 0)
     }
 
     /// Who holds the slot. With handles in use on other threads it is a picture of the moment, and may be blurred.
@@ -172,11 +187,11 @@ impl Sheet {
         let all =
             self.extra.get(slot.place()).map_or(0, |extra| extra.load(Ordering::Acquire)).saturating_add(1);
         let waits = |output: SlotIndex| {
-            let is_set = |words: &[AtomicU64]| {
-                let word = words.get(output.word() as usize);
-                word.is_some_and(|bits| bits.load(Ordering::Relaxed) & output.bit() != 0)
+            let at = output.word() as usize;
+            let is_set = |bits: Option<&AtomicU64>| {
+                bits.is_some_and(|bits| bits.load(Ordering::Relaxed) & output.bit() != 0)
             };
-            is_set(&self.waiting) || is_set(&self.waiting_slow)
+            is_set(self.words.get(at).map(|word| &word.waiting)) || is_set(self.waiting_slow.get(at))
         };
         let waiting = self.table.outputs_on(slot).filter(|&output| waits(output)).count() as u32;
         let is_saved = self.table.saved.get(slot.word() as usize).is_some_and(|bits| bits & slot.bit() != 0);
@@ -200,12 +215,35 @@ impl Sheet {
     pub(crate) fn is_free(&self) -> bool {
         // With the caller's reference alone, no word is held and neither `Outputs` nor `SavedOutputs` are left. Acquire, paired
         // with the release of each reference that went.
-        if self.refs.load(Ordering::Acquire) == 1 {
-            return true;
-        }
-        self.nothing_held()
+        self.refs.load(Ordering::Acquire) == 1 || self.is_free_at_second_sight()
+    }
+
+    #[cold]
+    fn is_free_at_second_sight(&self) -> bool {
+        let is_free = self.nothing_held()
             && self.outputs.load(Ordering::Acquire) == 0
-            && self.saved.load(Ordering::Acquire) == 0
+            && self.saved.load(Ordering::Acquire) == 0;
+        if is_free {
+            // What has gone before the look above is tidied up after it, or a word's one would stay in `refs` for ever.
+            self.tidy();
+        }
+        is_free
+    }
+
+    /// Takes out of the references what the last holders of a word have left there. The caller has a reference itself.
+    pub(crate) fn tidy(&self) {
+        for _ in self.words.iter().filter(|word| word.tidy()) {
+            self.ledger.remove_words(1);
+            self.refs.fetch_sub(1, Ordering::Release);
+        }
+    }
+
+    /// Says that from here on all threads let go of handles alike. Returns whether another thread was the home until now: it
+    /// may be letting go of one as if it still were.
+    pub(crate) fn leave_home(&self) -> bool {
+        let nobody = ThreadNumber::NOBODY.get();
+        let home = self.home.swap(nobody, Ordering::Relaxed);
+        home != nobody && !ThreadNumber::is_current(home)
     }
 
     /// Begins a run: the slots are held, by outputs that wait and by the backward, as the table says.
@@ -220,10 +258,11 @@ impl Sheet {
             self.forget_fates();
         }
         let saved = u32::from(self.table.has_saved);
-        let words = self.held.iter().zip(&self.waiting).zip(self.table.own.iter().zip(&self.table.returned));
-        for ((bits, waiting), (own, returned)) in words {
-            bits.store(*own, Ordering::Release);
-            waiting.store(*returned, Ordering::Relaxed);
+        // The epoch first: who is told by a bit that a slot is held is told by the epoch that it is another value.
+        self.epoch.store(epoch.get(), Ordering::Relaxed);
+        self.home.store(ThreadNumber::current().get(), Ordering::Relaxed);
+        for (word, begin) in self.words.iter().zip(&self.table.words) {
+            word.begin(begin);
         }
         for (waiting, returned) in self.waiting_slow.iter().zip(&self.table.returned_aliases) {
             waiting.store(*returned, Ordering::Relaxed);
@@ -240,13 +279,12 @@ impl Sheet {
         self.saved.store(saved, Ordering::Relaxed);
         self.refs.fetch_add(1 + saved as usize + self.table.own_words as usize, Ordering::Relaxed);
         self.ledger.add_words(self.table.own_words);
-        self.epoch.store(epoch.get(), Ordering::Relaxed);
     }
 
     /// Lets all outputs of a run that is beginning wait where taking them is noted.
     #[cold]
     fn slow_down(&self) {
-        for (fast, slow) in self.waiting.iter().zip(&self.waiting_slow) {
+        for (Word { waiting: fast, .. }, slow) in self.words.iter().zip(&self.waiting_slow) {
             let all = slow.load(Ordering::Relaxed) | fast.load(Ordering::Relaxed);
             slow.store(all, Ordering::Relaxed);
             fast.store(0, Ordering::Relaxed);
@@ -263,7 +301,11 @@ impl Sheet {
     /// Adds a holder to a slot that the caller holds.
     #[inline]
     pub(crate) fn hold_again(&self, slot: SlotIndex) {
-        let Some(extra) = self.extra.get(slot.place()) else { return };
+        let (Some(word), Some(extra)) = (self.words.get(slot.word() as usize), self.extra.get(slot.place()))
+        else {
+            return;
+        };
+        word.share(slot.bit());
         // Relaxed, as for any reference count: the caller's own hold keeps the slot held meanwhile.
         if extra.fetch_add(1, Ordering::Relaxed) > u32::MAX / 2 {
             // Only leaking handles two thousand million times leads here, and going on would free memory in use.
@@ -271,9 +313,9 @@ impl Sheet {
         }
     }
 
-    /// Takes one holder off a slot. Returns whether it was the last: the caller then has to clear the slot's bit.
-    #[inline]
-    fn let_go(&self, slot: SlotIndex) -> bool {
+    /// Takes one holder off a slot that has had several. Returns whether it was the last: the caller then has to let go of the
+    /// slot.
+    fn take_one_off(&self, slot: SlotIndex) -> bool {
         let Some(extra) = self.extra.get(slot.place()) else { return false };
         // A sole holder sees zero here, and nobody can add one meanwhile: that takes a hold.
         if extra.load(Ordering::Acquire) == 0 {
@@ -286,48 +328,55 @@ impl Sheet {
         true
     }
 
-    /// Clears bits of a word whose holders are all gone. Returns whether that was the last of the word: the caller then
-    /// has to take the word's one out of `refs`, and may not touch the sheet otherwise.
+    /// Lets go of slots of a word whose holders are all gone, and returns as [`release`](Self::release).
     #[inline]
-    fn clear(&self, word: u32, bits: u64) -> bool {
-        let Some(held) = self.held.get(word as usize) else { return false };
-        let before = held.fetch_and(!bits, Ordering::AcqRel);
-        debug_assert_eq!(before & bits, bits, "a slot was let go of twice");
-        let is_last = before & !bits == 0;
+    fn let_go(&self, word: &Word, slots: u64, is_home: bool) -> bool {
+        let is_last = word.let_go(slots, is_home);
         if is_last {
             self.ledger.remove_words(1); // The word's one is still in `refs`, so the sheet is still there.
         }
         is_last
     }
 
-    /// Takes one holder off a slot. Returns whether the caller has to take a word's one out of `refs`, as
-    /// [`clear`](Self::clear) does.
+    /// Takes the holder off a slot that has had no other one in this run, and returns as [`release`](Self::release); none for a
+    /// slot that has had several, which is as it was.
     #[inline]
-    pub(crate) fn release(&self, slot: SlotIndex) -> bool {
-        self.let_go(slot) && self.clear(slot.word(), slot.bit())
+    pub(crate) fn release_sole(&self, slot: SlotIndex) -> Option<bool> {
+        let Some(word) = self.words.get(slot.word() as usize) else { return Some(false) };
+        let is_home = ThreadNumber::is_current(self.home.load(Ordering::Relaxed));
+        (word.shared_of(slot.bit()) == 0).then(|| self.let_go(word, slot.bit(), is_home))
     }
 
-    /// Takes one holder off each of these slots of a word, and returns as [`release`](Self::release).
-    #[inline]
-    pub(crate) fn release_word(&self, word: u32, slots: u64) -> bool {
-        let over = SlotIndex::in_word(word, slots)
-            .filter(|&slot| self.let_go(slot))
-            .fold(0, |bits, slot| bits | slot.bit());
-        over != 0 && self.clear(word, over)
+    /// Takes one holder off each of these slots of a word. Returns whether nothing of the word is held then: the caller has to
+    /// take the word's one out of `refs`. In any case it may not touch the sheet otherwise, unless it has a reference.
+    pub(crate) fn release(&self, at: u32, slots: u64) -> bool {
+        let Some(word) = self.words.get(at as usize) else { return false };
+        let shared = word.shared_of(slots);
+        let over = SlotIndex::in_word(at, shared)
+            .filter(|&slot| self.take_one_off(slot))
+            .fold(slots & !shared, |bits, slot| bits | slot.bit());
+        // Many at once are worth a locked instruction, which leaves nothing to be tidied up.
+        over != 0 && self.let_go(word, over, false)
     }
 
-    /// Whether a handle of this epoch is valid without a closer look: the one compare on every access.
+    /// Whether every handle of the last run is valid without a closer look: the one compare on every access.
     ///
-    /// Relaxed, since nothing is read by way of it: whoever finds another epoch looks closer, under the lock under which it
-    /// was written.
+    /// Relaxed, since nothing is read by way of it: whoever finds that something was touched looks closer, under the lock under
+    /// which it was noted.
     #[inline]
-    pub(crate) fn is_current(&self, epoch: Epoch) -> bool {
-        self.epoch.load(Ordering::Relaxed) == epoch.get()
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.epoch.load(Ordering::Relaxed) & LOOK == 0
+    }
+
+    /// The last run, which is that of every hold.
+    #[inline]
+    pub(crate) fn epoch(&self) -> Epoch {
+        Epoch::new(self.epoch.load(Ordering::Relaxed) & !LOOK)
     }
 
     /// Whether the sheet's last run is this one, whatever became of its slots.
     pub(crate) fn is_in_run(&self, epoch: Epoch) -> bool {
-        self.epoch.load(Ordering::Relaxed) & !LOOK == epoch.get()
+        self.epoch() == epoch
     }
 
     /// Looks for the value of a slot whose handle is not valid at first sight.

@@ -18,6 +18,7 @@ use crate::sync::lock;
 use crate::table::Table;
 use crate::{
     Epoch, Error, Ledger, OutputClass, PlannedOutput, SlabId, SlotIndex, Step, Storage, Taker, Tensor,
+    orphans,
 };
 
 /// Where a node's outputs live, made once when the node is recorded.
@@ -69,7 +70,8 @@ impl Slab {
         outputs: Vec<PlannedOutput>,
     ) -> Result<Self, Error> {
         let table = Arc::new(Table::new(key, producer.into(), outputs)?);
-        let words = table.own.len();
+        let words = table.words.len();
+        orphans::sweep();
         Ok(Self {
             sheet: SheetRef::new(Sheet::new(table, Arc::clone(ledger))),
             retired: VecDeque::new(),
@@ -137,17 +139,15 @@ impl Slab {
         }
         (self.epoch, self.made_in) = (epoch, step);
         if self.is_marked {
-            self.valid.copy_from_slice(&sheet.table.own);
-            self.seen.copy_from_slice(&sheet.table.own);
+            for ((valid, seen), begin) in self.valid.iter_mut().zip(&mut self.seen).zip(&sheet.table.words) {
+                (*valid, *seen) = (begin.own, begin.own);
+            }
             self.is_marked = false;
         }
         // SAFETY: `begin` has just counted one reference for the outputs, and one for what is saved, if anything is.
         let (for_outputs, for_saved) =
             unsafe { (sheet.counted(), sheet.table.has_saved.then(|| sheet.counted())) };
-        Ok(HandedBack {
-            outputs: Outputs::new(for_outputs, epoch),
-            saved: for_saved.map(|sheet| SavedOutputs::new(sheet, epoch)),
-        })
+        Ok(HandedBack { outputs: Outputs::new(for_outputs), saved: for_saved.map(SavedOutputs::new) })
     }
 
     /// Finds a free sheet, brings what lies in memory of others, and makes older handles stale.
@@ -222,7 +222,7 @@ impl Slab {
     fn spare(&mut self) -> SheetRef {
         for _ in 0..LOOKS.min(self.retired.len()) {
             match self.retired.pop_front() {
-                Some(sheet) if sheet.is_sole() => return sheet,
+                Some(sheet) if sheet.is_sole() || sheet.is_over() => return sheet,
                 held => self.retired.extend(held),
             }
         }
@@ -267,17 +267,15 @@ impl Slab {
     /// Whether a hold is one of the last run, and nothing of that run has become stale or was moved.
     #[inline]
     pub(crate) fn is_surely_of_last_run(&self, hold: &Hold) -> bool {
-        hold.is_current_on(&self.sheet, self.epoch)
+        hold.is_untouched_on(&self.sheet)
     }
 
     /// Whether a hold is one of the last run, and its value is where it was.
     #[inline]
     pub(crate) fn is_of_last_run(&self, hold: &Hold) -> bool {
         let sheet: &Sheet = &self.sheet;
-        hold.is_current_on(sheet, self.epoch)
-            || (std::ptr::eq(hold.sheet(), sheet)
-                && hold.value().epoch == self.epoch
-                && matches!(hold.find(), Ok(Spot::Slot(_))))
+        hold.is_untouched_on(sheet)
+            || (std::ptr::eq(hold.sheet(), sheet) && matches!(hold.find(), Ok(Spot::Slot(_))))
     }
 
     /// Whether somebody has the address of a slot and cannot be told of a new one.
@@ -305,7 +303,7 @@ impl Slab {
         for _ in 0..SWEPT.min(self.retired.len()) {
             let Some(sheet) = self.retired.pop_front() else { break };
             copies += sheet.sweep();
-            if !sheet.is_sole() {
+            if !sheet.is_sole() && !sheet.is_over() {
                 self.retired.push_back(sheet);
             } else if spare.is_none() {
                 spare = Some(sheet);
@@ -328,7 +326,7 @@ impl Slab {
     /// The slots of a word, as bits, that own blocks.
     #[must_use]
     pub fn own_word(&self, word: u32) -> u64 {
-        self.sheet.table.own.get(word as usize).copied().unwrap_or(0)
+        self.sheet.table.words.get(word as usize).map_or(0, |begin| begin.own)
     }
 
     /// How many liveness words there are.
@@ -463,7 +461,7 @@ fn adopt(back: &HandedBack, recorded: &[Option<Tensor>]) -> Vec<(SlotIndex, Owne
         let Some(block) = block.filter(|_| sheet.table.owns(slot)) else { continue };
         sheet.hold_again(slot);
         // SAFETY: `back` holds the slot, and nothing of it has been let go of; the holder taken over was added just now.
-        let hold = unsafe { sheet.take_over(slot, back.outputs.epoch()) };
+        let hold = unsafe { sheet.take_over(slot) };
         if let Some(owner) = block.adopt(hold) {
             owners.push((slot, owner));
         }
@@ -476,7 +474,14 @@ impl Drop for Slab {
         // Nobody can sweep any more: what is not let go of here waits for the last handle of its run.
         for sheet in self.retired.iter().chain([&self.sheet]) {
             sheet.sweep();
+            let was_elsewhere = sheet.leave_home();
+            sheet.tidy();
+            // Whatever is held by now, another thread may be about to note at its home that it has let go.
+            if was_elsewhere && !sheet.is_sole() {
+                orphans::leave(sheet);
+            }
         }
+        orphans::sweep();
     }
 }
 

@@ -7,6 +7,7 @@ use graphgrove_device::DevicePtr;
 
 use crate::block::{Block, Origin, Owner};
 use crate::hold::{Hold, SheetRef};
+use crate::root::{Kind, Root};
 use crate::sheet::Found;
 use crate::table::Place;
 use crate::{Epoch, Error, SlotIndex, SlotValue, Stale, StorageId};
@@ -16,15 +17,7 @@ use crate::{Epoch, Error, SlotIndex, SlotValue, Stale, StorageId};
 /// Clones hold the same memory. While any of them exists the memory is *live*. A storage of a node's output can go stale,
 /// and then every way to its memory is an error; a storage that was copied out is found where the copy is.
 #[derive(Clone)]
-pub struct Storage(pub(crate) Kind);
-
-#[derive(Clone)]
-pub(crate) enum Kind {
-    Slot(Hold),
-    Block(Arc<Block>),
-    /// No memory at all.
-    Empty,
-}
+pub struct Storage(Root);
 
 /// Where the value of a storage is now.
 pub(crate) enum Spot {
@@ -36,25 +29,25 @@ impl Storage {
     /// Memory from outside of the pool, for as long as `owner` is not dropped: a parameter, or a tensor of the caller's.
     #[must_use]
     pub fn outside(base: DevicePtr, bytes: u64, owner: Owner) -> Self {
-        Self(Kind::Block(Block::new(base, bytes, Origin::Outside, Some(owner))))
+        Self(Root::block(Block::new(base, bytes, Origin::Outside, Some(owner))))
     }
 
     /// Memory from outside of the pool that the caller keeps alive by other means.
     #[must_use]
     pub fn unowned(base: DevicePtr, bytes: u64) -> Self {
-        Self(Kind::Block(Block::new(base, bytes, Origin::Outside, None)))
+        Self(Root::block(Block::new(base, bytes, Origin::Outside, None)))
     }
 
     /// A block that the pool handed to the function that is running; dropping `owner` gives it back.
     #[must_use]
     pub fn pool_block(base: DevicePtr, bytes: u64, owner: Owner) -> Self {
-        Self(Kind::Block(Block::new(base, bytes, Origin::Pool, Some(owner))))
+        Self(Root::block(Block::new(base, bytes, Origin::Pool, Some(owner))))
     }
 
     /// What tensors without elements have: no memory and no identity.
     #[must_use]
     pub const fn empty() -> Self {
-        Self(Kind::Empty)
+        Self(Root::EMPTY)
     }
 
     /// The identity of the memory; none if there is none. When a block of the pool becomes an output of a node, it gets that
@@ -63,7 +56,7 @@ impl Storage {
     /// # Errors
     /// [`Error::Stale`]
     pub fn id(&self) -> Result<Option<StorageId>, Error> {
-        Ok(match &self.0 {
+        Ok(match self.kind() {
             Kind::Empty => None,
             Kind::Slot(hold) => Some(slot_id(hold)?),
             Kind::Block(block) => Some(match block.adopted() {
@@ -141,12 +134,12 @@ impl Storage {
     /// An observer of the storage that does not keep it live; none if there is no memory.
     #[must_use]
     pub fn watch(&self) -> Option<Watch> {
-        let hold = match &self.0 {
+        let hold = match self.kind() {
             Kind::Empty => return None,
             Kind::Slot(hold) => hold,
             Kind::Block(block) => match block.adopted() {
                 Some(hold) => hold,
-                None => return Some(Watch(Watched::Block(Arc::downgrade(block)))),
+                None => return Some(Watch(Watched::Block(Arc::downgrade(&*self.0.arc()?)))),
             },
         };
         Some(Watch(match hold.find() {
@@ -156,16 +149,26 @@ impl Storage {
     }
 
     /// Whether this is a block of the pool that has not become an output yet.
-    pub(crate) fn unadopted(&self) -> Option<&Arc<Block>> {
-        match &self.0 {
+    pub(crate) fn unadopted(&self) -> Option<&Block> {
+        match self.kind() {
             Kind::Block(block) if block.origin == Origin::Pool && block.adopted().is_none() => Some(block),
             _ => None,
         }
     }
 
+    #[inline]
+    pub(crate) fn kind(&self) -> Kind<'_> {
+        self.0.kind()
+    }
+
+    #[inline]
+    pub(crate) fn is_slot(&self) -> bool {
+        self.0.is_slot()
+    }
+
     /// The hold of a slot's storage.
     pub(crate) fn hold(&self) -> Option<&Hold> {
-        match &self.0 {
+        match self.kind() {
             Kind::Slot(hold) => Some(hold),
             Kind::Block(block) => block.adopted(),
             Kind::Empty => None,
@@ -174,7 +177,7 @@ impl Storage {
 
     #[inline]
     pub(crate) fn place(&self) -> Result<Place, Error> {
-        let spot = match &self.0 {
+        let spot = match self.kind() {
             Kind::Slot(hold) => hold.find()?,
             Kind::Empty => return Ok(Place::NONE),
             Kind::Block(block) => match block.adopted() {
@@ -186,6 +189,13 @@ impl Storage {
             Spot::Slot(place) => place,
             Spot::Moved(block) => Place { base: block.base, bytes: block.bytes, offset: 0 },
         })
+    }
+}
+
+impl From<Hold> for Storage {
+    #[inline]
+    fn from(hold: Hold) -> Self {
+        Self(Root::slot(hold))
     }
 }
 
@@ -206,7 +216,7 @@ pub(crate) const fn check_bounds(offset: u64, span: u64, bytes: u64) -> Result<(
 
 impl fmt::Debug for Storage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.0, self.place()) {
+        match (self.kind(), self.place()) {
             (Kind::Empty, _) => f.write_str("Storage(empty)"),
             (_, Err(stale)) => write!(f, "Storage({stale})"),
             (Kind::Slot(hold), Ok(place)) => {

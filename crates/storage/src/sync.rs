@@ -1,4 +1,5 @@
-//! Atomics and locks: those of the standard library, or loom's where the code runs under its model checker.
+//! Atomics, locks and what threads have of their own: those of the standard library, or loom's where the code runs under its
+//! model checker.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
@@ -16,3 +17,25 @@ pub(crate) use std::sync::{
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
+
+/// A static. Its value need not be a constant for loom, which makes it anew for each interleaving.
+macro_rules! global {
+    (static $name:ident: $type:ty = $value:expr;) => {
+        #[cfg(not(loom))]
+        static $name: $type = $value;
+        #[cfg(loom)]
+        loom::lazy_static! { static ref $name: $type = $value; }
+    };
+}
+pub(crate) use global;
+
+/// What each thread has one of, likewise.
+macro_rules! per_thread {
+    ($(#[$meta:meta])* static $name:ident: $type:ty = $value:expr;) => {
+        #[cfg(not(loom))]
+        thread_local! { $(#[$meta])* static $name: $type = const { $value }; }
+        #[cfg(loom)]
+        loom::thread_local! { $(#[$meta])* static $name: $type = $value; }
+    };
+}
+pub(crate) use per_thread;

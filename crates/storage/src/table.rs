@@ -18,10 +18,8 @@ pub(crate) struct Table {
     /// Where each output's block lies and how far into it the output begins, apart from what the way of an output to its
     /// caller does not need.
     places: Box<[Place]>,
-    /// The slots that outputs own, as bits.
-    pub(crate) own: Box<[u64]>,
-    /// The outputs that are handed back and own slots, as bits.
-    pub(crate) returned: Box<[u64]>,
+    /// What a run begins with, for 64 slots each.
+    pub(crate) words: Box<[Begin]>,
     /// The outputs that are handed back and own none, as bits; empty without any.
     pub(crate) returned_aliases: Box<[u64]>,
     /// The slots that the backward holds, as bits.
@@ -34,6 +32,17 @@ pub(crate) struct Table {
     pub(crate) sourced: Box<[SlotIndex]>,
     /// The words of `own` that are not zero.
     pub(crate) own_words: u64,
+}
+
+/// What 64 slots begin a run with, as bits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Begin {
+    /// The slots that outputs own.
+    pub(crate) own: u64,
+    /// The outputs that are handed back and own slots.
+    pub(crate) returned: u64,
+    /// The slots that have more than one holder from the beginning.
+    pub(crate) shared: u64,
 }
 
 /// Where an output lies.
@@ -55,8 +64,9 @@ impl Table {
     pub(crate) fn new(key: u64, producer: Arc<str>, outputs: Vec<PlannedOutput>) -> Result<Self, Error> {
         let count =
             u32::try_from(outputs.len()).map_err(|_| Error::TooManyOutputs { count: outputs.len() })?;
-        let words = outputs.len().div_ceil(64);
-        let (mut own, mut returned, mut saved) = (vec![0_u64; words], vec![0_u64; words], vec![0_u64; words]);
+        let count_of_words = outputs.len().div_ceil(64);
+        let mut words = vec![Begin::default(); count_of_words];
+        let (mut returned, mut saved) = (vec![0_u64; count_of_words], vec![0_u64; count_of_words]);
         let mut holds = vec![0_u32; outputs.len()];
         let mut has_saved = false;
         for (slot, output) in (0..count).map(SlotIndex::new).zip(&outputs) {
@@ -68,7 +78,9 @@ impl Table {
             };
             let owner = match output.class {
                 OutputClass::Fresh => {
-                    set(&mut own, slot);
+                    if let Some(word) = words.get_mut(slot.word() as usize) {
+                        word.own |= slot.bit();
+                    }
                     Some(slot)
                 }
                 OutputClass::Sibling(owner) => Some(owner),
@@ -98,18 +110,23 @@ impl Table {
             let extra = (returns + u32::from(is_saved)).saturating_sub(1);
             if extra > 0 {
                 shared.push((slot, extra));
+                if let Some(word) = words.get_mut(slot.word() as usize) {
+                    word.shared |= slot.bit();
+                }
             }
         }
         let sourced =
             (0..count).map(SlotIndex::new).zip(&outputs).filter(|(_, output)| output.class.needs_source());
         let sourced = sourced.map(|(slot, _)| slot).collect();
         let mut returned_aliases: Vec<u64> =
-            returned.iter().zip(&own).map(|(returned, own)| returned & !own).collect();
+            returned.iter().zip(&words).map(|(returned, word)| returned & !word.own).collect();
         if returned_aliases.iter().all(|&bits| bits == 0) {
             returned_aliases.clear();
         }
-        let returned: Vec<u64> = returned.iter().zip(&own).map(|(returned, own)| returned & own).collect();
-        let own_words = own.iter().filter(|&&bits| bits != 0).count() as u64;
+        for (word, returned) in words.iter_mut().zip(&returned) {
+            word.returned = returned & word.own;
+        }
+        let own_words = words.iter().filter(|word| word.own != 0).count() as u64;
         let places = outputs.iter().map(|output| {
             let (base, bytes) = output.block.unwrap_or((DevicePtr::NULL, 0));
             // The offset of an alias of what lies elsewhere may be negative, and is not asked for here.
@@ -123,8 +140,7 @@ impl Table {
             key,
             producer,
             outputs: outputs.into(),
-            own: own.into(),
-            returned: returned.into(),
+            words: words.into(),
             returned_aliases: returned_aliases.into(),
             saved: saved.into(),
             has_saved,
@@ -157,7 +173,7 @@ impl Table {
 
     #[inline]
     pub(crate) fn owns(&self, slot: SlotIndex) -> bool {
-        self.own.get(slot.word() as usize).is_some_and(|bits| bits & slot.bit() != 0)
+        self.words.get(slot.word() as usize).is_some_and(|word| word.own & slot.bit() != 0)
     }
 }
 

@@ -1,12 +1,14 @@
 //! Tensors: typed, strided views of storages.
 
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use graphgrove_device::DevicePtr;
 
 use crate::block::Origin;
-use crate::storage::{Kind, check_bounds};
+use crate::root::Kind;
+use crate::storage::check_bounds;
 use crate::{DType, Error, Layout, Signature, Slab, SlotIndex, Storage};
 
 /// A typed, strided view of a storage.
@@ -15,11 +17,10 @@ use crate::{DType, Error, Layout, Signature, Slab, SlotIndex, Storage};
 /// one atomic operation while its layout is the recorded one, two after a view was taken.
 #[derive(Clone)]
 pub struct Tensor {
-    storage: Storage,
-    /// None means what is recorded for the slot that the storage is, so that taking an output need not read it.
-    layout: Option<Arc<Layout>>,
-    /// The bytes from where the storage starts to the first element; as recorded too without a layout, and zero here, so that
-    /// taking an output writes zeros alone.
+    storage: ManuallyDrop<Storage>,
+    /// None means what is recorded for the slot that the storage is, so that taking an output neither reads nor counts a layout.
+    layout: ManuallyDrop<Option<Arc<Layout>>>,
+    /// The bytes from where the storage starts to the first element; without a layout as recorded too, and zero here.
     offset: u64,
     /// What a replay compares, where nothing can change it.
     fixed: Fixed,
@@ -37,7 +38,7 @@ impl Fixed {
     const UNKNOWN: Self = Self { signature: Signature::UNKNOWN, address: DevicePtr::NULL };
 
     fn of(storage: &Storage, layout: &Layout, offset: u64) -> Self {
-        match &storage.0 {
+        match storage.kind() {
             // What is not the pool's never becomes a slot's.
             Kind::Block(block) if block.origin == Origin::Outside && !block.base.is_null() => block
                 .base
@@ -78,19 +79,24 @@ impl Tensor {
             offset
         };
         let fixed = Fixed::of(&storage, &layout, offset);
-        Ok(Self { storage, layout: Some(layout), offset, fixed })
+        Ok(Self::of(storage, Some(layout), offset, fixed))
+    }
+
+    #[inline]
+    fn of(storage: Storage, layout: Option<Arc<Layout>>, offset: u64, fixed: Fixed) -> Self {
+        Self { storage: ManuallyDrop::new(storage), layout: ManuallyDrop::new(layout), offset, fixed }
     }
 
     /// The output recorded for the slot that the storage is.
     #[inline]
     pub(crate) fn recorded(storage: Storage) -> Self {
-        Self { storage, layout: None, offset: 0, fixed: Fixed::UNKNOWN }
+        Self::of(storage, None, 0, Fixed::UNKNOWN)
     }
 
     /// A view whose bounds were checked when its node was recorded.
     pub(crate) fn checked(storage: Storage, view: Option<(Arc<Layout>, u64)>) -> Self {
         let (layout, offset) = view.map_or((None, 0), |(layout, offset)| (Some(layout), offset));
-        Self { storage, layout, offset, fixed: Fixed::UNKNOWN }
+        Self::of(storage, layout, offset, Fixed::UNKNOWN)
     }
 
     /// The storage.
@@ -102,7 +108,12 @@ impl Tensor {
     /// The storage, without the tensor.
     #[must_use]
     pub fn into_storage(self) -> Storage {
-        self.storage
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: nothing uses or drops the parts afterwards.
+        unsafe {
+            ManuallyDrop::drop(&mut this.layout);
+            ManuallyDrop::take(&mut this.storage)
+        }
     }
 
     /// Where the elements lie, counted from the first one.
@@ -112,10 +123,10 @@ impl Tensor {
     }
 
     pub(crate) fn shared_layout(&self) -> Option<&Arc<Layout>> {
-        match (&self.layout, &self.storage.0) {
+        match (&*self.layout, self.storage.kind()) {
             (Some(layout), _) => Some(layout),
             (None, Kind::Slot(hold)) => hold.sheet().table.layout(hold.slot()),
-            _ => None,
+            (None, _) => None,
         }
     }
 
@@ -141,7 +152,7 @@ impl Tensor {
     #[must_use]
     #[inline]
     pub fn signature(&self) -> Signature {
-        match &self.layout {
+        match &*self.layout {
             Some(layout) => layout.signature(),
             None => self.layout().signature(),
         }
@@ -151,7 +162,7 @@ impl Tensor {
     #[must_use]
     #[inline]
     pub fn offset_bytes(&self) -> u64 {
-        match (&self.layout, &self.storage.0) {
+        match (&*self.layout, self.storage.kind()) {
             (None, Kind::Slot(hold)) => hold.sheet().table.place(hold.slot()).offset,
             _ => self.offset,
         }
@@ -186,7 +197,7 @@ impl Tensor {
     #[must_use]
     #[inline]
     pub fn locate(&self) -> Option<DevicePtr> {
-        match &self.storage.0 {
+        match self.storage.kind() {
             Kind::Block(block) if block.adopted().is_none() => block.base.checked_add(self.offset),
             _ => self.locate_slot(),
         }
@@ -196,7 +207,7 @@ impl Tensor {
     #[must_use]
     #[inline]
     pub fn locate_as(&self, signature: Signature) -> Option<DevicePtr> {
-        if let (Some(layout), Kind::Block(block)) = (&self.layout, &self.storage.0)
+        if let (Some(layout), Kind::Block(block)) = (&*self.layout, self.storage.kind())
             && block.adopted().is_none()
         {
             return if layout.signature() == signature { block.base.checked_add(self.offset) } else { None };
@@ -221,7 +232,7 @@ impl Tensor {
     #[must_use]
     #[inline]
     pub fn is_value_of(&self, slab: &Slab, slot: SlotIndex) -> bool {
-        let hold = match &self.storage.0 {
+        let hold = match self.storage.kind() {
             Kind::Slot(hold) => hold,
             Kind::Block(block) => match block.adopted() {
                 Some(hold) => hold,
@@ -237,7 +248,7 @@ impl Tensor {
     #[must_use]
     #[inline]
     pub fn is_output_of(&self, slab: &Slab, slot: SlotIndex) -> bool {
-        match (&self.layout, &self.storage.0) {
+        match (&*self.layout, self.storage.kind()) {
             (None, Kind::Slot(hold)) => hold.slot() == slot && slab.is_surely_of_last_run(hold),
             _ => false,
         }
@@ -254,11 +265,37 @@ impl Tensor {
     /// The slot whose recorded output this is, if it was handed back by a node and no view was taken of it.
     #[must_use]
     pub fn output(&self) -> Option<SlotIndex> {
-        match (&self.layout, &self.storage.0) {
+        match (&*self.layout, self.storage.kind()) {
             (None, Kind::Slot(hold)) => Some(hold.slot()),
             _ => None,
         }
     }
+}
+
+impl Drop for Tensor {
+    /// Gives the parts away by value. If their own drops got at them by reference, a tensor that is passed on would have to lie
+    /// in memory wherever it might be dropped on the way, and taking an output into a list takes four times as long.
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: nothing uses the parts afterwards.
+        let (storage, layout) =
+            unsafe { (ManuallyDrop::take(&mut self.storage), ManuallyDrop::take(&mut self.layout)) };
+        let_go(storage, layout);
+    }
+}
+
+#[inline(never)]
+fn let_go(storage: Storage, layout: Option<Arc<Layout>>) {
+    if layout.is_some() || !storage.is_slot() {
+        return let_go_of_view(storage, layout);
+    }
+    drop(storage);
+}
+
+#[cold]
+#[inline(never)]
+fn let_go_of_view(storage: Storage, layout: Option<Arc<Layout>>) {
+    drop((storage, layout));
 }
 
 /// A tensor as a call sees it.
@@ -304,6 +341,12 @@ mod tests {
         }
         let view = tensor.slice(0, 2..3, 1).unwrap();
         assert!(view.is_fixed_at(view.signature(), DevicePtr::new(0x128)));
+    }
+
+    #[test]
+    fn handles_are_small_and_so_are_places_for_one() {
+        assert_eq!((size_of::<Storage>(), size_of::<Tensor>()), (16, 48));
+        assert_eq!(size_of::<Option<Tensor>>(), size_of::<Tensor>());
     }
 
     #[test]

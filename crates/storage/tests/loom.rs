@@ -62,6 +62,13 @@ fn cause() -> Cause {
     Cause { event: Event::StepBegan, step: Step::new(2), by: None }
 }
 
+/// All interleavings of three threads that each may take a lock take hours: those with at most three preemptions.
+fn bounded() -> loom::model::Builder {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model
+}
+
 #[test]
 fn clones_and_drops_on_three_threads_clear_the_bit_once_and_only_in_the_end() {
     loom::model(|| {
@@ -181,7 +188,7 @@ fn a_token_and_a_users_view_of_what_it_saves_let_go_at_once() {
 
 #[test]
 fn the_engine_and_its_last_handles_go_in_any_order_and_memory_goes_once() {
-    loom::model(|| {
+    bounded().check(|| {
         let (mut slab, drops) = slab(vec![output(0), output(1)]);
         let mut back = slab.hand_back(Step::new(1), none).unwrap();
         let tensor = back.outputs.take(slot(0)).unwrap();
@@ -266,5 +273,107 @@ fn a_pin_that_is_taken_while_its_block_becomes_an_output_is_one_of_the_output() 
         assert!(slab.pinned().is_none() && !slab.any_live());
         drop((slab, owners));
         assert_eq!(drops.count(), 2);
+    });
+}
+
+#[test]
+fn the_last_two_of_a_word_that_go_at_home_and_elsewhere_at_once_leave_nothing_live() {
+    loom::model(|| {
+        let (mut slab, drops) = slab(vec![output(0), output(1)]);
+        let mut tensors = take(&mut slab, 1);
+        let (elsewhere, at_home) = (tensors.pop().unwrap(), tensors.pop().unwrap());
+        let dropper = thread::spawn(move || drop(elsewhere));
+        drop(at_home);
+        assert_eq!(slab.live_word(0) & 0b1, 0);
+        dropper.join().unwrap();
+        assert!(!slab.any_live());
+        // Neither does the one at home let go of anything of the next run.
+        let new = take(&mut slab, 2);
+        assert_eq!(slab.live_word(0), 0b11);
+        drop(new);
+        assert!(!slab.any_live());
+        drop(slab);
+        assert_eq!(drops.count(), 1);
+    });
+}
+
+#[test]
+fn a_run_that_begins_on_another_thread_while_a_handle_goes_at_home_keeps_its_own_outputs() {
+    loom::model(|| {
+        let (mut slab, drops) = slab(vec![output(0), output(1)]);
+        let mut old = take(&mut slab, 1);
+        let kept = old.pop().unwrap();
+        let engine = thread::spawn(move || {
+            drop(kept);
+            let new = take(&mut slab, 2);
+            (slab, new)
+        });
+        drop(old);
+        let (slab, new) = engine.join().unwrap();
+        assert_eq!(slab.live_word(0), 0b11);
+        assert!(new.iter().all(|tensor| tensor.address().is_ok()));
+        drop((new, slab));
+        assert_eq!(drops.count(), 1);
+    });
+}
+
+#[test]
+fn what_a_holder_did_at_home_comes_before_what_another_thread_does_once_the_slot_is_dead() {
+    struct Memory(UnsafeCell<u32>);
+    // SAFETY: that no two threads touch the cell at once is what loom checks here.
+    unsafe impl Sync for Memory {}
+    // SAFETY: as above.
+    unsafe impl Send for Memory {}
+    loom::model(|| {
+        let (mut slab, _drops) = slab(vec![output(0), output(1)]);
+        let mut tensors = take(&mut slab, 1);
+        let kept = tensors.pop().unwrap();
+        let memory = Arc::new(Memory(UnsafeCell::new(0)));
+        let engine = thread::spawn({
+            let memory = Arc::clone(&memory);
+            move || {
+                if !slab.is_live(slot(0)) {
+                    // SAFETY: loom checks that the holder is not at it any more.
+                    memory.0.with_mut(|value| unsafe { *value += 1 });
+                }
+                slab
+            }
+        });
+        // SAFETY: loom checks that the engine does not write meanwhile.
+        memory.0.with_mut(|value| unsafe { *value = 1 });
+        drop(tensors);
+        drop((engine.join().unwrap(), kept));
+    });
+}
+
+#[test]
+fn memory_of_a_slab_that_goes_while_its_last_two_handles_do_goes_once() {
+    bounded().check(|| {
+        let (mut slab, drops) = slab(vec![output(0), output(1)]);
+        let mut tensors = take(&mut slab, 1);
+        let (elsewhere, at_home) = (tensors.pop().unwrap(), tensors.pop().unwrap());
+        let holder = thread::spawn(move || drop(elsewhere));
+        let engine = thread::spawn(move || drop(slab));
+        drop(at_home);
+        holder.join().unwrap();
+        engine.join().unwrap();
+        // Had the last two not seen each other go, this would find what they have left behind.
+        let (another, _) = self::slab(vec![output(0)]);
+        assert_eq!(drops.count(), 1);
+        drop(another);
+    });
+}
+
+#[test]
+fn handles_of_a_slab_that_has_gone_elsewhere_free_its_memory_with_the_last() {
+    loom::model(|| {
+        let (mut slab, drops) = slab(vec![output(0), output(1)]);
+        let mut tensors = take(&mut slab, 1);
+        let (elsewhere, at_home) = (tensors.pop().unwrap(), tensors.pop().unwrap());
+        thread::spawn(move || drop(slab)).join().unwrap();
+        let holder = thread::spawn(move || drop(elsewhere));
+        drop(at_home);
+        holder.join().unwrap();
+        assert_eq!(drops.count(), 1);
     });
 }

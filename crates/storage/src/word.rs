@@ -1,0 +1,99 @@
+//! The liveness of 64 slots.
+
+use crate::sync::{AtomicU64, Ordering};
+use crate::table::Begin;
+
+/// What is known of 64 slots of a sheet, a bit each. See [`sheet`](crate::sheet) for what a holder is, and what the home of a
+/// run.
+#[repr(align(32))]
+pub(crate) struct Word {
+    /// The slots that anybody holds, and those of `gone`.
+    held: AtomicU64,
+    /// The slots that were let go of at home. Only the home thread writes it, without a locked instruction.
+    gone: AtomicU64,
+    /// The slots that have had more than one holder at a time in this run. A count is looked at for these alone.
+    shared: AtomicU64,
+    /// The outputs that own slots and wait to be taken. Only the one `Outputs` of the run writes it.
+    pub(crate) waiting: AtomicU64,
+}
+
+impl Word {
+    /// A word of which nothing is held.
+    pub(crate) fn new() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self { held: zero(), gone: zero(), shared: zero(), waiting: zero() }
+    }
+
+    /// The slots that anybody holds.
+    #[inline]
+    pub(crate) fn held(&self) -> u64 {
+        // Acquire: who sees a slot dead also sees whatever its last holder did before letting go.
+        self.held.load(Ordering::Acquire) & !self.gone.load(Ordering::Acquire)
+    }
+
+    /// Begins a run. Nothing is held, so nobody else writes here.
+    #[inline]
+    pub(crate) fn begin(&self, begin: &Begin) {
+        self.gone.store(0, Ordering::Relaxed);
+        self.shared.store(begin.shared, Ordering::Relaxed);
+        self.waiting.store(begin.returned, Ordering::Relaxed);
+        self.held.store(begin.own, Ordering::Release);
+    }
+
+    /// Says that a slot is about to have one more holder. The caller is one of them.
+    ///
+    /// Relaxed: whoever gets the new holder gets it from whoever made it, who has come by here. So no holder of a slot that
+    /// has others finds it not shared.
+    #[inline]
+    pub(crate) fn share(&self, slot: u64) {
+        if self.shared_of(slot) == 0 {
+            self.shared.fetch_or(slot, Ordering::Relaxed);
+        }
+    }
+
+    /// Those of some slots that the caller holds that may have other holders.
+    #[inline]
+    pub(crate) fn shared_of(&self, slots: u64) -> u64 {
+        self.shared.load(Ordering::Relaxed) & slots
+    }
+
+    /// Lets go of slots whose last holder the caller is. Returns whether nothing of the word is held then; if it is not, the
+    /// caller has nothing to do with the word any more.
+    #[inline]
+    pub(crate) fn let_go(&self, slots: u64, is_home: bool) -> bool {
+        if !is_home {
+            // With what has gone at home meanwhile, or nobody might be the last.
+            return self.clear(slots | self.gone.load(Ordering::Acquire));
+        }
+        let gone = self.gone.load(Ordering::Relaxed);
+        debug_assert_eq!(gone & slots, 0, "a slot was let go of twice");
+        let gone = gone | slots;
+        // Others only ever clear bits, so what is not held here is not held.
+        if self.held.load(Ordering::Relaxed) & !gone == 0 {
+            return self.clear(gone);
+        }
+        // Release, for whoever sees the slots dead. It is the last that the caller does here.
+        self.gone.store(gone, Ordering::Release);
+        false
+    }
+
+    /// Clears slots that nobody holds but for the caller. Returns whether nothing is held then.
+    #[inline]
+    fn clear(&self, slots: u64) -> bool {
+        self.held.fetch_and(!slots, Ordering::AcqRel) & !slots == 0
+    }
+
+    /// Clears what has gone at home. Returns whether nothing is held then, and something was.
+    ///
+    /// It is for a word whose last two holders went at the same moment, at home and elsewhere, and did not see each other go.
+    #[cold]
+    pub(crate) fn tidy(&self) -> bool {
+        let gone = self.gone.load(Ordering::Acquire);
+        let held = self.held.load(Ordering::Relaxed);
+        // A word of which nothing has gone is left alone, or the look at it would slow its holders down.
+        held & gone != 0 && {
+            let before = self.held.fetch_and(!gone, Ordering::AcqRel);
+            before & gone != 0 && before & !gone == 0
+        }
+    }
+}
