@@ -88,7 +88,7 @@ impl Storage {
     /// # Errors
     /// [`Error::Stale`]
     pub fn is_owned_by<T: std::any::Any>(&self) -> Result<bool, Error> {
-        let block = match &self.0 {
+        let block = match self.kind() {
             Kind::Empty => return Ok(false),
             Kind::Slot(hold) => match hold.find()? {
                 Spot::Moved(copy) => return Ok(copy.is_owned_by::<T>()),
