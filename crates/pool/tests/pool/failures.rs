@@ -330,6 +330,23 @@ fn a_pool_whose_first_memory_cannot_be_had_keeps_nothing() {
 }
 
 #[test]
+fn pages_that_the_device_does_not_take_back_are_there_to_be_used() {
+    let world = World::new(config());
+    drop(world.take(16 * PAGE, "pieces"));
+    let (reserved, spans) = (world.reserved(), world.pool.spans());
+    assert_eq!(reserved, 16 * PAGE);
+    world.device.inject(Fault::at(Call::Unmap, 1, Failure::Driver(3)));
+    assert!(matches!(world.pool.trim(), Err(PoolError::Device(_))));
+    assert_eq!((world.reserved(), world.pool.spans()), (reserved, spans));
+    let block = world.take(16 * PAGE, "all");
+    world.fill(&block, 1);
+    assert!(world.holds(&block, 1));
+    drop(block);
+    assert_eq!((world.pool.trim(), world.reserved()), (Ok(16 * PAGE), 0));
+    world.verdict();
+}
+
+#[test]
 fn memory_from_a_poisoned_device_is_refused_and_handles_still_go() {
     let (world, kept) = world(config());
     world.device.inject(Fault::at(Call::Map, 1, Failure::Poison));

@@ -109,6 +109,15 @@ fn inputs_that_only_touch_are_staged_apart() {
 }
 
 #[test]
+fn a_view_without_elements_is_empty_wherever_it_lies() {
+    let x = outside(0x1000, 8);
+    let none = x.slice(0, 3..3, 1).unwrap();
+    assert!(!none.address().unwrap().is_null());
+    let plan = InputPlan::new(&[InputSpec::read(&none), InputSpec::parameter(&none)], 16, |_| true).unwrap();
+    assert!(plan.roles().all(|(_, role)| role == InputRole::Empty) && plan.groups().is_empty());
+}
+
+#[test]
 fn partial_overlap_of_mutated_inputs_is_refused_with_a_reason() {
     let storage = Storage::unowned(DevicePtr::new(0x1000), 1024);
     let (a, b) = (at(&storage, floats(8), 0), at(&storage, floats(8), 16));
