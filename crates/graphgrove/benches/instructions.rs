@@ -58,10 +58,10 @@ fn rig(outputs: usize, staged: usize) -> Rig {
 }
 
 #[library_benchmark]
-#[bench::plain(args = [rig(1, 0)], config = at_most(1_326))]
-#[bench::of_320_outputs(args = [rig(320, 0)], config = at_most(1_353))]
-#[bench::staged_1(args = [rig(1, 1)], config = at_most(1_386))]
-#[bench::staged_8(args = [rig(1, 8)], config = at_most(1_710))]
+#[bench::plain(args = [rig(1, 0)], config = at_most(1_305))]
+#[bench::of_320_outputs(args = [rig(320, 0)], config = at_most(1_350))]
+#[bench::staged_1(args = [rig(1, 1)], config = at_most(1_362))]
+#[bench::staged_8(args = [rig(1, 8)], config = at_most(1_665))]
 fn call((function, args, out): Rig) {
     *out = function.call(&mut args[..]).ok();
 }
