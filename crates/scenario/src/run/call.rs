@@ -326,7 +326,6 @@ impl<'s> Interp<'_, 's> {
         Ok((made, saves))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts of one call, which only its end wants together")]
     fn failed(
         &mut self,
         call: &Call,
