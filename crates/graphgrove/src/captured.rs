@@ -166,7 +166,7 @@ impl<D: Device> Grove<D> {
         let stream = recorder.stream().clone();
         let mut context = Context {
             function: &request.data.name,
-            forks: Forks::new(request.kit, &stream, memory.pool()),
+            forks: Forks::new(request.kit, &stream, &memory),
             stream,
             recorder,
             memory,

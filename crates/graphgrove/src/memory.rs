@@ -1,6 +1,6 @@
 //! Where a running function's memory comes from.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use graphgrove_device::Device;
 use graphgrove_pool::pool::{Block, Owner, Pool, Request, Session};
@@ -23,6 +23,21 @@ pub(crate) enum Memory<'a, D: Device> {
 pub(crate) struct Spill<D: Device> {
     pub(crate) pool: Pool<D>,
     pub(crate) happened: Cell<bool>,
+    /// What it has handed out. Its pool knows nothing of the call's side streams, so all of it stays until they are joined.
+    pub(crate) kept: RefCell<Vec<Storage>>,
+}
+
+impl<D: Device> Spill<D> {
+    pub(crate) fn of(pool: &Pool<D>) -> Self {
+        Self { pool: pool.clone(), happened: Cell::new(false), kept: RefCell::default() }
+    }
+
+    fn allocate(&self, request: Request) -> Result<Storage> {
+        let storage = plain(&self.pool, request)?;
+        self.happened.set(true);
+        self.kept.borrow_mut().push(storage.clone());
+        Ok(storage)
+    }
 }
 
 /// A block of the pool as the owner of a storage. It is shared, so that any part of the engine may look which block it is.
@@ -36,10 +51,7 @@ impl<'a, D: Device> Memory<'a, D> {
             Self::Session { session, dying, spill } => {
                 give_back(session.pool(), dying);
                 let block = match (session.allocate(request), spill) {
-                    (Err(error), Some(spill)) if is_over_budget(&error) => {
-                        spill.happened.set(true);
-                        return plain(&spill.pool, request);
-                    }
+                    (Err(error), Some(spill)) if is_over_budget(&error) => return spill.allocate(request),
                     (block, _) => block?,
                 };
                 Storage::pool_block(block.ptr(), block.bytes(), Box::new(Lease(block)))
@@ -53,6 +65,14 @@ impl<'a, D: Device> Memory<'a, D> {
         match self {
             Self::Session { session, .. } => session.pool(),
             Self::Plain(pool) => pool,
+        }
+    }
+
+    /// Whether memory of another pool was handed out too; none if that never happens.
+    pub(crate) fn spilled(&self) -> Option<&'a Cell<bool>> {
+        match self {
+            Self::Session { spill, .. } => spill.map(|spill| &spill.happened),
+            Self::Plain(_) => None,
         }
     }
 

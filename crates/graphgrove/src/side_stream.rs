@@ -1,5 +1,7 @@
 //! Work on a second stream inside of a function.
 
+use std::cell::Cell;
+
 use graphgrove_device::{Args, Device, DevicePtr, LaunchDims};
 use graphgrove_pool::PoolError;
 use graphgrove_pool::pool::Pool;
@@ -7,6 +9,7 @@ use graphgrove_storage::{Layout, Tensor};
 
 use crate::generator::Generator;
 use crate::kit::Kit;
+use crate::memory::Memory;
 use crate::{Context, Error, Random, Result};
 
 /// A stream beside that of the call, from a [fork](Context::fork) to its [join](Context::join).
@@ -36,13 +39,16 @@ pub(crate) struct Forks<'a, D: Device> {
     kit: &'a Kit<D>,
     main: D::Stream,
     pool: Pool<D>,
+    /// Whether the call was given memory of a pool that knows nothing of side streams.
+    spilled: Option<&'a Cell<bool>>,
     /// The (fork, stream) pairs that are not joined yet.
     open: Vec<(u64, D::Stream)>,
 }
 
 impl<'a, D: Device> Forks<'a, D> {
-    pub(crate) fn new(kit: &'a Kit<D>, main: &D::Stream, pool: &Pool<D>) -> Self {
-        Self { kit, main: main.clone(), pool: pool.clone(), open: Vec::new() }
+    pub(crate) fn new(kit: &'a Kit<D>, main: &D::Stream, memory: &Memory<'a, D>) -> Self {
+        let (pool, spilled) = (memory.pool().clone(), memory.spilled());
+        Self { kit, main: main.clone(), pool, spilled, open: Vec::new() }
     }
 
     fn fork(&mut self) -> Result<SideStream> {
@@ -84,6 +90,8 @@ impl<'a, D: Device> Forks<'a, D> {
     /// last ordered behind the call's own may still be in use there, by whoever had it before: then the side stream waits.
     pub(crate) fn declare(&self, at: DevicePtr, side: &D::Stream) -> Result<()> {
         match self.pool.used_at(at, side) {
+            // It may have been handed out by the other pool since the side stream waited for the call's.
+            Ok(false) if self.spilled.is_some_and(Cell::get) => Ok(self.pool.order(&self.main, side)?),
             Ok(_) => Ok(()),
             Err(PoolError::Unordered { .. }) => {
                 self.pool.order(&self.main, side)?;

@@ -1,6 +1,5 @@
 //! Warming up: a plain run inside of the pool.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use graphgrove_device::Device;
@@ -120,7 +119,7 @@ impl<D: Device> Grove<D> {
         self.bridge(request.stream, &stream)?;
         self.limit_pool();
         let session = self.pool.warm_up(&stream)?;
-        let spill = Spill { pool: self.plain.clone(), happened: Cell::new(false) };
+        let spill = Spill::of(&self.plain);
         let mut memory = Memory::Session { session: &session, dying: Vec::new(), spill: Some(&spill) };
         let Attempt { effects, given_up, is_over } = attempt;
         let allocate = |bytes| -> Result<Storage> {

@@ -4,62 +4,62 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use graphgrove::{Args, Engine, Error, FunctionOptions, LaunchDims, Layout, ParamSet, Tensor, args};
+use graphgrove_device::Call;
 use graphgrove_pool::PoolError;
-use graphgrove_sim::{SimDevice, kernels};
+use graphgrove_sim::{Failure, Fault, SimDevice, kernels};
 
 use crate::garden::{Garden, layout, zip_args};
 
 const DIMS: LaunchDims = LaunchDims::ONE;
-
-/// No pool may hold more than so many bytes.
-const BUDGET: u64 = 4 << 20;
 
 fn large() -> Layout {
     Layout::of::<u8>(&[3 << 20]).unwrap()
 }
 
 fn garden() -> Garden {
-    Garden::new(Engine::<SimDevice>::builder().budget(BUDGET))
+    Garden::new(Engine::<SimDevice>::builder())
 }
 
-/// A function that leaves a large output.
-fn filler(garden: &Garden) -> graphgrove::Function<SimDevice> {
-    garden.engine.function("filler", |cx| {
-        let out = cx.empty(large())?;
-        cx.fill(&out, 1)?;
-        Ok(vec![out])
-    })
+/// Has the device refuse the memory that the pool asks for next, the first time that this is called. A pool asks for what it would like
+/// to have, and then for what it needs.
+fn refuse_once(device: &SimDevice, refused: &AtomicBool) {
+    if !refused.swap(true, Ordering::Relaxed) {
+        for nth in [1, 2] {
+            device.inject(Fault::at(Call::Map, nth, Failure::OutOfMemory));
+        }
+    }
 }
 
 #[test]
 fn a_warm_up_without_room_runs_plainly_and_the_next_one_with_room_is_recorded() {
     let garden = garden();
-    let (filler, add) = (filler(&garden), kernels::zip::<f32>(&garden.device, "add", |a, b| a + b));
+    let (device, refused) = (Arc::clone(&garden.device), AtomicBool::new(false));
+    let add = kernels::zip::<f32>(&garden.device, "add", |a, b| a + b);
     let function = garden.engine.function("roomy", move |cx| {
         let (a, b) = (cx.take(0)?, cx.take(1)?);
         let sum = cx.empty(layout())?;
         cx.launch(&add, DIMS, &zip_args(&a, &b, &sum)?)?;
+        refuse_once(&device, &refused);
         let scratch = cx.empty(large())?;
         cx.fill(&scratch, 0)?;
         Ok(vec![sum])
     });
     let (a, b) = (garden.tensor(1.0), garden.tensor(2.0));
-    let held = filler.call(args![]).unwrap();
     let [sum] = function.call(args![&a, &b]).unwrap().into_array().unwrap();
     assert_eq!(garden.value(&sum), 3.0);
     let calls = garden.engine.stats().unwrap().calls;
-    assert_eq!((calls.warm_ups, calls.eager, calls.failures), (1, 1, 1));
+    assert_eq!((calls.warm_ups, calls.eager, calls.failures), (0, 1, 1));
     let reasons = garden.engine.reasons().unwrap();
-    let says = |reason: &graphgrove::Reason| reason.function == "roomy" && reason.why.contains("budget");
+    let says = |reason: &graphgrove::Reason| reason.function == "roomy" && reason.why.contains("memory");
     assert!(reasons.iter().any(says), "{reasons:?}");
-    drop((held, sum));
+    drop(sum);
     garden.engine.begin_step().unwrap();
     for _ in 0..3 {
         let [sum] = function.call(args![&a, &b]).unwrap().into_array().unwrap();
         assert_eq!(garden.value(&sum), 3.0);
     }
     let calls = garden.engine.stats().unwrap().calls;
-    assert_eq!((calls.warm_ups, calls.recordings, calls.replays), (2, 1, 1));
+    assert_eq!((calls.warm_ups, calls.recordings, calls.replays), (1, 1, 1));
     garden.device.verdict().unwrap();
 }
 
@@ -67,7 +67,8 @@ fn a_warm_up_without_room_runs_plainly_and_the_next_one_with_room_is_recorded() 
 fn what_a_warm_up_without_room_has_written_already_is_not_written_twice() {
     for writes_first in [false, true] {
         let garden = garden();
-        let (filler, axpy) = (filler(&garden), kernels::axpy(&garden.device));
+        let axpy = kernels::axpy(&garden.device);
+        let (device, refused) = (Arc::clone(&garden.device), AtomicBool::new(false));
         let options = FunctionOptions::new().mutates_params();
         let function = garden.engine.function_with("update", options, move |cx| {
             let step = |cx: &mut graphgrove::Context<'_, SimDevice>| {
@@ -77,6 +78,7 @@ fn what_a_warm_up_without_room_has_written_already_is_not_written_twice() {
             if writes_first {
                 step(cx)?;
             }
+            refuse_once(&device, &refused);
             let scratch = cx.empty(large())?;
             cx.fill(&scratch, 0)?;
             if !writes_first {
@@ -86,7 +88,6 @@ fn what_a_warm_up_without_room_has_written_already_is_not_written_twice() {
         });
         let a = garden.tensor(1.0);
         let params = ParamSet::new(vec![garden.tensor(10.0)]).unwrap();
-        let held = filler.call(args![]).unwrap();
         let called = function.with(&params).call(args![&a]).map(drop);
         // It has happened once either way.
         assert_eq!(garden.value(&params.tensors()[0]), 11.0);
@@ -95,7 +96,6 @@ fn what_a_warm_up_without_room_has_written_already_is_not_written_twice() {
             Err(Error::Pool(PoolError::Exhausted(_))) => assert!(writes_first),
             Err(other) => panic!("{other}"),
         }
-        drop(held);
         garden.device.verdict().unwrap();
     }
 }
@@ -104,10 +104,9 @@ fn what_a_warm_up_without_room_has_written_already_is_not_written_twice() {
 fn an_input_that_was_given_up_is_there_again_unless_its_memory_had_another_use() {
     for reuses in [false, true] {
         let garden = garden();
-        let (filler, make) = (filler(&garden), garden.add("make"));
+        let make = garden.add("make");
         let add = kernels::zip::<f32>(&garden.device, "add", |a, b| a + b);
-        let small = Arc::new(AtomicBool::new(false));
-        let flag = Arc::clone(&small);
+        let (device, refused) = (Arc::clone(&garden.device), AtomicBool::new(false));
         let function = garden.engine.function("greedy", move |cx| {
             let (a, b) = (cx.take(0)?, cx.take(1)?);
             let sum = cx.empty(layout())?;
@@ -117,14 +116,12 @@ fn an_input_that_was_given_up_is_there_again_unless_its_memory_had_another_use()
                 let again = cx.empty(layout())?;
                 cx.fill(&again, 0)?;
             }
-            if !flag.load(Ordering::Relaxed) {
-                let scratch = cx.empty(large())?;
-                cx.fill(&scratch, 0)?;
-            }
+            refuse_once(&device, &refused);
+            let scratch = cx.empty(large())?;
+            cx.fill(&scratch, 0)?;
             Ok(vec![sum])
         });
         let (a, b) = (garden.tensor(1.0), garden.tensor(2.0));
-        let held = filler.call(args![]).unwrap();
         let [made]: [Tensor; 1] = make.call(args![&a, &b]).unwrap().into_array().unwrap();
         match function.call(args![made, &b]) {
             Ok(outputs) => {
@@ -135,11 +132,9 @@ fn an_input_that_was_given_up_is_there_again_unless_its_memory_had_another_use()
             Err(Error::InputsGone { function, .. }) => assert!(reuses && function == "greedy"),
             Err(other) => panic!("{other}"),
         }
-        small.store(true, Ordering::Relaxed);
         let [made] = make.call(args![&a, &b]).unwrap().into_array().unwrap();
         let [sum] = function.call(args![made, &b]).unwrap().into_array().unwrap();
         assert_eq!(garden.value(&sum), 5.0);
-        drop(held);
         garden.device.verdict().unwrap();
     }
 }
