@@ -7,7 +7,7 @@ use graphgrove_device::{Device, StreamHandle};
 use graphgrove_pool::pool::{Checkpoint, Live, Pool, PoolConfig, PoolStats};
 use graphgrove_pool::ranges::BlockId;
 use graphgrove_replay::{Call, CallOutputs, Checked, Input, Method, NodeKey, ParamSet, Replayed, Replayer};
-use graphgrove_storage::{Ledger, Slab, SlabId, SlotIndex, Step, Storage, Tensor};
+use graphgrove_storage::{Ledger, Slab, SlabId, SlotIndex, Step, Storage};
 use graphgrove_tree::{
     CallKind, Decision, FunctionId, FunctionSpec, Limits, Liveness, NodeId, Options, PendingRule, Ran,
     TokenId, Tree,
@@ -23,7 +23,6 @@ use crate::function::FunctionData;
 use crate::kit::Kit;
 use crate::known::WarmUps;
 use crate::layouts::{Layouts, Place};
-use crate::memory::Lease;
 use crate::observer::Watch;
 use crate::outputs::Saved;
 use crate::reasons::Reasons;
@@ -117,7 +116,7 @@ pub(crate) struct Grove<D: Device> {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) replayer: Replayer<D>,
     /// Memory of the plain pool that work on other streams may still read, where nothing could be ordered behind that work.
-    lent: Vec<Storage>,
+    pub(crate) lent: Vec<Storage>,
     /// The pool with nothing in it, from which roots start.
     pub(crate) empty: Checkpoint<D>,
     pub(crate) plain: Pool<D>,
@@ -335,21 +334,6 @@ impl<D: Device> Grove<D> {
             return Ok(done);
         }
         self.decide_and_note(request, args)
-    }
-
-    /// After a call on another stream: memory of the plain pool is given back on the grove's own stream, as soon as its last handle is
-    /// dropped, so that stream is ordered behind what reads it. (Memory of the caller's own is the caller's to keep.)
-    fn come_back(&mut self, args: &[Arg<'_, D>]) {
-        let is_plain = |storage: &&Storage| storage.is_owned_by::<Lease<D>>().is_ok_and(|is_plain| is_plain);
-        let mut read = args.iter().filter_map(Arg::tensor).map(Tensor::storage).filter(is_plain).peekable();
-        if read.peek().is_none() {
-            return;
-        }
-        match self.replayer.enter(&self.stream) {
-            Ok(()) => self.lent.clear(),
-            // The call has run, whatever the device says of the order.
-            Err(_) => self.lent.extend(read.cloned()),
-        }
     }
 
     /// Replays what followed the last time, if it is this call.

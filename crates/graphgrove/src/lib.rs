@@ -22,6 +22,7 @@ mod kit;
 mod known;
 mod layers;
 mod layouts;
+mod lent;
 mod memory;
 mod mode;
 mod no_room;
