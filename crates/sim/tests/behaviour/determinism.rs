@@ -116,9 +116,12 @@ proptest! {
         prop_assert_eq!(run(1, &steps).addresses, run(2, &steps).addresses);
     }
 
-    /// Without findings there is nothing left to chance: every order that streams and events allow gives the same values.
+    /// Without findings there is nothing left to chance: every order that streams and events allow gives the same values. Nobody asks
+    /// whether a stream is done here: the answer is left to chance, and a yes orders what follows behind the work, as on a GPU, so that
+    /// the same program has findings or not by the answers that it got.
     #[test]
     fn a_program_without_findings_has_one_result(steps in prop::collection::vec(step(), 1..40)) {
+        let steps: Vec<Step> = steps.into_iter().filter(|step| !matches!(step, Step::Query(_))).collect();
         let first = run(1, &steps);
         if first.findings.is_empty() {
             for seed in 2..6 {
