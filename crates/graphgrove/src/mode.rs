@@ -7,6 +7,9 @@ pub enum Mode {
     Eager,
     /// The function has a pool and buffers of its own: every input that is no parameter is copied, and each call runs over the
     /// outputs of the last one. This is what engines did before trees.
+    ///
+    /// That goes for outputs that a forward has saved too, its own and those of such a function that it was given: if the function has
+    /// run again before the backward, the backward fails with [`Error::Storage`](crate::Error::Storage), which names what is gone.
     OnePool,
     /// Recordings of all functions share one pool, in trees by the order in which they run.
     #[default]

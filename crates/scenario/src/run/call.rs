@@ -87,7 +87,8 @@ impl<'s> Interp<'_, 's> {
                 self.succeeded(call, registered, function, args, saved, outputs, token)
             }
             Ok(Err(error)) => {
-                self.failed(call, tries || has_fired, function, (&args, &gone, of, has_fired), &error)
+                let given = (&*args, &*gone, has_fired);
+                self.failed(call, tries || has_fired, function, given, (of, &saved), &error)
             }
             Err(panic) => {
                 let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
@@ -331,7 +332,8 @@ impl<'s> Interp<'_, 's> {
         call: &Call,
         tries: bool,
         function: &Function,
-        (args, gone, of, has_fired): (&[Resolved], &[ModelTensor], Option<String>, bool),
+        (args, gone, has_fired): (&[Resolved], &[ModelTensor], bool),
+        (of, saved): (Option<String>, &[ModelTensor]),
         error: &Error,
     ) -> Done {
         let kind = kind_of(error);
@@ -349,7 +351,7 @@ impl<'s> Interp<'_, 's> {
         let has_a_reason = match kind {
             ErrorKind::Stale => {
                 gone.iter().try_for_each(|gone| self.is_stale_by_a_rule(gone))?;
-                !gone.is_empty() || of.is_some_and(|of| self.is_saved_by_one_pool(&of))
+                !gone.is_empty() || of.is_some_and(|of| self.is_lost_by_one_pool(&of, saved))
             }
             ErrorKind::Failed => has(&|op| matches!(op, Op::Fail(_))),
             ErrorKind::Survivors => has(&|op| matches!(op, Op::Hide(_))),
@@ -464,9 +466,16 @@ impl<'s> Interp<'_, 's> {
         Ok(())
     }
 
-    /// Whether what the forward has saved may have been overwritten: a function with a pool of its own runs over its outputs.
-    fn is_saved_by_one_pool(&self, forward: &str) -> bool {
-        self.site().functions.get(forward).is_some_and(|function| function.mode == ModeName::OnePool)
+    /// Whether what the forward has saved may have been overwritten: a function with a pool of its own runs over its outputs, those
+    /// that a forward of another function has saved among them.
+    fn is_lost_by_one_pool(&self, forward: &str, saved: &[ModelTensor]) -> bool {
+        let has_own_pool = |function: &str| {
+            self.site().functions.get(function).is_some_and(|function| function.mode == ModeName::OnePool)
+        };
+        let is_lost = |saved: &ModelTensor| {
+            self.producer(saved).is_some_and(has_own_pool) && self.is_stale_by_a_rule(saved).is_ok()
+        };
+        has_own_pool(forward) || saved.iter().any(is_lost)
     }
 
     fn observe(&self) -> Option<(CallStats, graphgrove_sim::CallCounts)> {

@@ -99,6 +99,14 @@ impl Interp<'_, '_> {
         }
     }
 
+    /// The function whose output it is, if it is one.
+    pub(crate) fn producer(&self, model: &ModelTensor) -> Option<&str> {
+        match self.origins.get(model.storage)? {
+            Origin::Output { function, .. } => Some(function),
+            Origin::Own => None,
+        }
+    }
+
     fn made_by(&self, model: &ModelTensor) -> String {
         match self.origins.get(model.storage) {
             Some(Origin::Output { function, call, line, .. }) => {
