@@ -58,10 +58,10 @@ fn rig(outputs: usize, staged: usize) -> Rig {
 }
 
 #[library_benchmark]
-#[bench::plain(args = [rig(1, 0)], config = at_most(1_305))]
-#[bench::of_320_outputs(args = [rig(320, 0)], config = at_most(1_350))]
-#[bench::staged_1(args = [rig(1, 1)], config = at_most(1_362))]
-#[bench::staged_8(args = [rig(1, 8)], config = at_most(1_665))]
+#[bench::plain(args = [rig(1, 0)], config = at_most(1_007))]
+#[bench::of_320_outputs(args = [rig(320, 0)], config = at_most(1_051))]
+#[bench::staged_1(args = [rig(1, 1)], config = at_most(1_061))]
+#[bench::staged_8(args = [rig(1, 8)], config = at_most(1_315))]
 fn call((function, args, out): Rig) {
     *out = function.call(&mut args[..]).ok();
 }

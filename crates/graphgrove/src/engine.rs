@@ -285,7 +285,7 @@ impl<D: Device> Shared<D> {
         stream: Option<&D::Stream>,
         args: &mut [Arg<'_, D>],
     ) -> Result<Outputs> {
-        Ok(self.run((function, params, stream), (CallKind::Inference, None, 0), args)?.0.outputs)
+        Ok(self.run((function, params, stream), (CallKind::Inference, None, 0), args)?.outputs)
     }
 
     pub(crate) fn forward(
@@ -295,8 +295,8 @@ impl<D: Device> Shared<D> {
         stream: Option<&D::Stream>,
         args: &mut [Arg<'_, D>],
     ) -> Result<(Outputs, Backward<D>)> {
-        let (done, grove) = self.run((function, params, stream), (CallKind::Forward, None, 0), args)?;
-        let Done { outputs, saved, token } = done;
+        let done = self.run((function, params, stream), (CallKind::Forward, None, 0), args)?;
+        let Done { outputs, saved, token, grove } = done;
         Ok((outputs, Backward { engine: Arc::clone(self), grove, token, saved }))
     }
 
@@ -318,7 +318,7 @@ impl<D: Device> Shared<D> {
         let count = tensors.len();
         let mut all: Vec<Arg<'_, D>> = tensors.into_iter().map(Arg::Given).chain(args).collect();
         let kind = token.token.map_or(CallKind::Inference, CallKind::Backward);
-        let (done, _) = self.run((function, params, stream), (kind, Some(token.grove), count), &mut all)?;
+        let done = self.run((function, params, stream), (kind, Some(token.grove), count), &mut all)?;
         // The call has consumed it.
         token.token = None;
         Ok(done.outputs)
@@ -330,7 +330,7 @@ impl<D: Device> Shared<D> {
         what: (usize, Option<&ParamSet>, Option<&D::Stream>),
         kind: Kind,
         args: &mut [Arg<'_, D>],
-    ) -> Result<(Done, u64)> {
+    ) -> Result<Done> {
         match &self.watch {
             None => self.run_locked(what, kind, args),
             Some(watch) => self.run_watched(watch, what, kind, args),
@@ -343,7 +343,7 @@ impl<D: Device> Shared<D> {
         (function, params, stream): (usize, Option<&ParamSet>, Option<&D::Stream>),
         (kind, of, saved): Kind,
         args: &mut [Arg<'_, D>],
-    ) -> Result<(Done, u64)> {
+    ) -> Result<Done> {
         let guard = self.state.lock();
         let Ok(mut state) = guard.try_borrow_mut() else {
             return Err(Error::Nested { function: format!("function {function}") });
@@ -395,7 +395,7 @@ impl<D: Device> Shared<D> {
         let done = grove.call(&request, args);
         // A call that fails may have enqueued work before it did.
         state.last = Some(at);
-        Ok((done?, grove.serial()))
+        done
     }
 
     /// A function as events name it.
@@ -521,8 +521,8 @@ fn call_specially<D: Device>(
     grove: &mut Grove<D>,
     request: &Request<'_, D>,
     args: &mut [Arg<'_, D>],
-) -> Result<(Done, u64)> {
-    let done = match trial {
+) -> Result<Done> {
+    match trial {
         None => {
             grove.begin_step();
             grove.call(request, args)
@@ -532,8 +532,7 @@ fn call_specially<D: Device>(
             *is_special = trial.is_under_way();
             done
         }
-    };
-    Ok((done?, grove.serial()))
+    }
 }
 
 impl<D: Device> Drop for Shared<D> {

@@ -26,7 +26,7 @@ use crate::layouts::{Layouts, Place};
 use crate::observer::Watch;
 use crate::outputs::Saved;
 use crate::reasons::Reasons;
-use crate::{Arg, CallStats, FunctionName, How, Layers, Outputs, Result};
+use crate::{Arg, CallStats, Error, FunctionName, How, Layers, Outputs, Result};
 
 /// How a grove is run.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +71,8 @@ pub(crate) struct Done {
     pub(crate) outputs: Outputs,
     pub(crate) saved: Saved,
     pub(crate) token: Option<TokenId>,
+    /// The grove that it ran in.
+    pub(crate) grove: u64,
 }
 
 /// A node of the tree as the grove holds it.
@@ -180,14 +182,21 @@ macro_rules! lives {
 }
 pub(crate) use lives;
 
-/// The inputs of a call for the replay layer, without the heap for the usual number of them. Inlined always, or the whole
-/// room for them is copied to where it is used.
-#[inline(always)]
-pub(crate) fn inputs_of<'a, D: Device>(args: &'a [Arg<'_, D>]) -> SmallVec<[Input<'a, D>; 16]> {
-    let mut inputs = SmallVec::new();
+/// The inputs of a call for the replay layer, without the heap for the usual number of them.
+pub(crate) type Inputs<'a, D> = SmallVec<[Input<'a, D>; 16]>;
+
+/// Appends the inputs of a call. It returns nothing, because the whole room for them would be copied to where it is used.
+#[inline]
+pub(crate) fn fill_inputs<'a, D: Device>(inputs: &mut Inputs<'a, D>, args: &'a [Arg<'_, D>]) {
     for arg in args {
         inputs.push(arg.input());
     }
+}
+
+/// The inputs of a call that is no replay.
+pub(crate) fn inputs_of<'a, D: Device>(args: &'a [Arg<'_, D>]) -> Inputs<'a, D> {
+    let mut inputs = SmallVec::new();
+    fill_inputs(&mut inputs, args);
     inputs
 }
 
@@ -328,33 +337,40 @@ impl<D: Device> Grove<D> {
 
     #[inline]
     fn run(&mut self, request: &Request<'_, D>, args: &mut [Arg<'_, D>]) -> Result<Done> {
-        if !request.is_plain
-            && let Some(done) = self.predicted(request, args)?
-        {
-            return Ok(done);
+        if request.is_plain {
+            return self.decide_and_note(request, args);
         }
-        self.decide_and_note(request, args)
+        match self.predicted(request, args) {
+            Ok(done) => Ok(done),
+            Err(Some(error)) => Err(error),
+            Err(None) => self.decide_and_note(request, args),
+        }
     }
 
-    /// Replays what followed the last time, if it is this call.
+    /// Replays what followed the last time, if it is this call; no error says that it is not.
     #[inline(always)]
-    fn predicted(&mut self, request: &Request<'_, D>, args: &[Arg<'_, D>]) -> Result<Option<Done>> {
-        let Some(node) = self.tree.predicted() else { return Ok(None) };
-        let Some(known) = self.tree.node(node) else { return Ok(None) };
+    fn predicted(
+        &mut self,
+        request: &Request<'_, D>,
+        args: &[Arg<'_, D>],
+    ) -> std::result::Result<Done, Option<Error>> {
+        let Some(node) = self.tree.predicted() else { return Err(None) };
+        let Some(known) = self.tree.node(node) else { return Err(None) };
         if known.function() != request.function || known.phase() != request.kind.phase() {
-            return Ok(None);
+            return Err(None);
         }
         let lives = lives!(self);
         if !self.tree.may_follow(node, &lives) {
-            return Ok(None);
+            return Err(None);
         }
-        let Some(held) = self.nodes.get(node).filter(|held| !held.is_watched) else { return Ok(None) };
-        let Some(key) = held.key else { return Ok(None) };
-        let inputs = inputs_of(args);
+        let Some(held) = self.nodes.get(node).filter(|held| !held.is_watched) else { return Err(None) };
+        let Some(key) = held.key else { return Err(None) };
+        let mut inputs = SmallVec::new();
+        fill_inputs(&mut inputs, args);
         let call = self.replay_call(request, &inputs);
-        let Ok(checked) = self.replayer.check(key, &call) else { return Ok(None) };
+        let Ok(checked) = self.replayer.check(key, &call) else { return Err(None) };
         let replayed = if held.draws.is_empty() {
-            self.replayer.launch(checked, &call)?
+            self.replayer.launch(checked, &call).map_err(Error::from)?
         } else {
             self.launch_drawing(request, node, checked, &call)?
         };
@@ -364,9 +380,9 @@ impl<D: Device> Grove<D> {
             params: crate::describe::params(request.params, &[]),
             inputs: &[],
         };
-        let ran = self.tree.follow(node, &tree_call)?;
+        let ran = self.tree.follow(node, &tree_call).map_err(Error::from)?;
         self.stats.predicted += 1;
-        self.after_replay(replayed, &ran).map(Some)
+        Ok(self.after_replay(replayed, &ran)?)
     }
 
     #[cold]
@@ -466,7 +482,7 @@ impl<D: Device> Grove<D> {
         Call { params: request.params, inputs, stream: request.stream, step }
     }
 
-    #[inline]
+    #[inline(always)]
     fn after_replay(&mut self, replayed: Replayed, ran: &Ran) -> Result<Done> {
         self.stats.replays += 1;
         if !self.pool_knows {
@@ -482,7 +498,12 @@ impl<D: Device> Grove<D> {
             (Some(saved), Some(held)) => Saved::Slots(saved, Arc::clone(&held.saved)),
             _ => Saved::Nothing,
         };
-        Ok(Done { outputs: Outputs { inner: replayed.outputs, returned }, saved, token: ran.token })
+        Ok(Done {
+            outputs: Outputs { inner: replayed.outputs, returned },
+            saved,
+            token: ran.token,
+            grove: self.options.serial,
+        })
     }
 
     /// Brings the pool to the state in which work below `parent` starts: what is live on the path, and nothing else.
@@ -553,6 +574,7 @@ impl<D: Device> Grove<D> {
 
     /// What a run that was not a replay leaves.
     pub(crate) fn done(
+        &self,
         inner: CallOutputs,
         returned: usize,
         saved: Option<graphgrove_storage::SavedOutputs>,
@@ -560,7 +582,7 @@ impl<D: Device> Grove<D> {
         token: Option<TokenId>,
     ) -> Done {
         let saved = saved.map_or(Saved::Nothing, |saved| Saved::Slots(saved, Arc::clone(slots)));
-        Done { outputs: Outputs { inner, returned }, saved, token }
+        Done { outputs: Outputs { inner, returned }, saved, token, grove: self.serial() }
     }
 
     /// Notes why a call runs plainly, which a strict engine refuses.
@@ -568,10 +590,7 @@ impl<D: Device> Grove<D> {
         self.reasons.add(&request.data.name, why);
         self.because(|| why.to_owned());
         if self.options.strict {
-            return Err(crate::Error::Skipped {
-                function: request.data.name.to_string(),
-                reason: why.to_owned(),
-            });
+            return Err(Error::Skipped { function: request.data.name.to_string(), reason: why.to_owned() });
         }
         Ok(())
     }

@@ -59,6 +59,6 @@ impl<D: Device> Grove<D> {
         let count = returned.len();
         let inner = CallOutputs::Each(returned.into_iter().map(Some).collect());
         let saved = if saves.is_empty() { Saved::Nothing } else { Saved::Tensors(saves) };
-        Ok(Done { outputs: Outputs { inner, returned: count }, saved, token })
+        Ok(Done { outputs: Outputs { inner, returned: count }, saved, token, grove: self.serial() })
     }
 }

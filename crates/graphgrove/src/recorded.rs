@@ -114,7 +114,7 @@ impl<D: Device> Grove<D> {
             self.budget.note_recorded(request.data.id);
         }
         self.note_ran(request, How::Recording, Some(ran.node));
-        Ok(Self::done(replayed.outputs, returned, replayed.saved, &saved, ran.token))
+        Ok(self.done(replayed.outputs, returned, replayed.saved, &saved, ran.token))
     }
 
     /// Whether a tensor is an output of a node on the path.

@@ -82,7 +82,7 @@ impl<D: Device> Grove<D> {
         self.stats.warm_ups += 1;
         self.note_ran(request, How::WarmUp, Some(ran.node));
         let HandedBack { outputs, saved: kept } = back;
-        Ok(Self::done(CallOutputs::Bulk(outputs), returned, kept, &saved, ran.token))
+        Ok(self.done(CallOutputs::Bulk(outputs), returned, kept, &saved, ran.token))
     }
 
     /// How many nodes of the path up to this one are recordings.

@@ -21,7 +21,7 @@ impl<D: Device> Shared<D> {
         what: (usize, Option<&ParamSet>, Option<&D::Stream>),
         kind: Kind,
         args: &mut [Arg<'_, D>],
-    ) -> Result<(Done, u64)> {
+    ) -> Result<Done> {
         // Whoever calls next has to wait until it is noted what this call was; the lock is reentrant.
         let guard = self.state.lock();
         let is_nested = guard.try_borrow_mut().is_err();
@@ -34,10 +34,8 @@ impl<D: Device> Shared<D> {
         if let Ok(mut state) = guard.try_borrow_mut() {
             let name = self.name_of(&mut state, what.0);
             let grove = state.groves.iter_mut();
-            let grove = result
-                .as_ref()
-                .ok()
-                .and_then(|(_, serial)| grove.into_iter().find(|of| of.serial() == *serial));
+            let grove =
+                result.as_ref().ok().and_then(|done| grove.into_iter().find(|of| of.serial() == done.grove));
             let is_called = watch.seen.lock().is_called;
             if let Some(grove) = grove.filter(|_| !is_called) {
                 // What followed the last time has followed again, and nobody was asked.

@@ -7,7 +7,6 @@ use crate::reasons::Demotion;
 use crate::{FunctionId, InputIndex, NodeId, ParamIndex};
 use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 /// What is fixed when a function is registered.
@@ -71,10 +70,10 @@ impl FunctionSpec {
     }
 }
 
-/// The registered functions. A removed one leaves nothing behind, not even its number.
+/// The registered functions, in the order of their numbers. A removed one leaves nothing behind, not even its number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Functions {
-    known: HashMap<FunctionId, Function, BuildHasherDefault<NumberHasher>>,
+    known: Vec<(FunctionId, Function)>,
     next: u32,
 }
 
@@ -82,22 +81,40 @@ impl Functions {
     pub(crate) fn add(&mut self, spec: FunctionSpec) -> FunctionId {
         let id = FunctionId::new(self.next);
         self.next = self.next.saturating_add(1);
-        self.known.insert(id, Function::new(spec));
+        self.known.push((id, Function::new(spec)));
         id
+    }
+
+    /// Where a function is: at its number, unless functions before it were removed.
+    #[inline]
+    fn place(&self, id: FunctionId) -> Option<usize> {
+        let at = id.get() as usize;
+        match self.known.get(at) {
+            Some((known, _)) if *known == id => Some(at),
+            _ => self.search(id),
+        }
+    }
+
+    #[cold]
+    fn search(&self, id: FunctionId) -> Option<usize> {
+        self.known.binary_search_by_key(&id, |(known, _)| *known).ok()
     }
 
     #[inline]
     pub(crate) fn get(&self, id: FunctionId) -> Option<&Function> {
-        self.known.get(&id)
+        Some(&self.known.get(self.place(id)?)?.1)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get_mut(&mut self, id: FunctionId) -> Option<&mut Function> {
-        self.known.get_mut(&id)
+        let place = self.place(id)?;
+        Some(&mut self.known.get_mut(place)?.1)
     }
 
     pub(crate) fn remove(&mut self, id: FunctionId) {
-        self.known.remove(&id);
+        if let Some(place) = self.place(id) {
+            self.known.remove(place);
+        }
         if self.known.len() < self.known.capacity() / 4 {
             self.known.shrink_to_fit();
         }
@@ -110,25 +127,7 @@ impl Functions {
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Function> {
-        self.known.values_mut()
-    }
-}
-
-/// Spreads the numbers of functions, which nobody outside chooses, over all bits.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct NumberHasher(u64);
-
-impl Hasher for NumberHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.0 = (self.0.rotate_left(32) ^ u64::from(number)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.known.iter_mut().map(|(_, function)| function)
     }
 }
 
@@ -296,24 +295,6 @@ mod tests {
         }
         let held: Vec<u32> = (0..200).filter(|index| set.contains(InputIndex::new(*index))).collect();
         assert_eq!(held, [0, 65, 130]);
-    }
-
-    #[test]
-    fn numbers_of_functions_are_spread_over_low_bits_and_high_ones() {
-        let hash = |numbers: &[u32]| {
-            let mut hasher = NumberHasher::default();
-            numbers.iter().for_each(|number| hasher.write_u32(*number));
-            hasher.finish()
-        };
-        let of_one: Vec<u64> = (0..64).map(|number| hash(&[number])).collect();
-        let low: HashSet<u64> = of_one.iter().map(|hash| hash & 0x7F).collect();
-        let high: HashSet<u64> = of_one.iter().map(|hash| hash >> 57).collect();
-        assert!(low.len() == 64 && high.len() > 32, "{} and {}", low.len(), high.len());
-        let of_two: HashSet<u64> = (0..64).map(|number| hash(&[1, number])).collect();
-        assert_eq!(of_two.len(), 64);
-        let mut bytes = NumberHasher::default();
-        bytes.write(&[1, 7]);
-        assert_eq!(bytes.finish(), hash(&[1, 7]));
     }
 
     #[test]

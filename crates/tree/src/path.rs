@@ -153,6 +153,7 @@ impl Path {
     }
 
     /// Appends a run. `state` says how it ran and is never [`PathState::None`].
+    #[inline]
     pub(crate) fn push(&mut self, entry: PathEntry, state: PathState) {
         debug_assert_ne!(state, PathState::None, "a path with a run has a state");
         self.pending += usize::from(entry.token.is_some());

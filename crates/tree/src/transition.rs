@@ -74,7 +74,7 @@ impl Tree {
     ///
     /// [`Error::UnknownNode`], [`Error::NotARecording`], [`Error::WrongFunction`], [`Error::WrongKind`],
     /// [`Error::UnknownToken`], [`Error::DoesNotFollow`], [`Error::Busy`]; the tree is as it was.
-    #[inline]
+    #[inline(always)]
     pub fn follow(&mut self, node: NodeId, call: &Call<'_>) -> Result<Ran, Error> {
         let known = self.nodes.get(node).ok_or(Error::UnknownNode { node })?;
         if known.is_warm_up() {
@@ -143,11 +143,12 @@ impl Tree {
         if decided.version == self.version { Ok(()) } else { Err(Error::StaleDecision) }
     }
 
+    #[inline]
     fn check_idle(&self) -> Result<(), Error> {
         if self.gate.is_taken() { Err(Error::Busy) } else { Ok(()) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn commit_replay(&mut self, id: NodeId, call: &Call<'_>, moment: Moment) -> Ran {
         if let Some(node) = self.nodes.get_mut(id) {
             node.replays += 1;
@@ -161,17 +162,23 @@ impl Tree {
             }
         }
         let ran = self.advance(id, call.kind, moment, PathState::Replaying);
-        if let Some(node) = self.nodes.get(id)
-            && node.parent.is_some()
-            && !node.outputs.is_empty()
-        {
-            for ((index, expected), given) in (0..).map(InputIndex::new).zip(&node.inputs).zip(call.inputs) {
-                if let (Role::Staged(_), Source::Managed { value, .. }) = (expected.role, given.source) {
-                    self.path.note_staged(node.depth, index, value.slot);
-                }
-            }
+        if !call.inputs.is_empty() {
+            self.note_copies(id, call);
         }
         ran
+    }
+
+    /// Notes of which outputs of the path a replay has read copies.
+    fn note_copies(&mut self, id: NodeId, call: &Call<'_>) {
+        let Some(node) = self.nodes.get(id) else { return };
+        if node.parent.is_none() || node.outputs.is_empty() {
+            return;
+        }
+        for ((index, expected), given) in (0..).map(InputIndex::new).zip(&node.inputs).zip(call.inputs) {
+            if let (Role::Staged(_), Source::Managed { value, .. }) = (expected.role, given.source) {
+                self.path.note_staged(node.depth, index, value.slot);
+            }
+        }
     }
 
     /// Notes of which outputs of the path a run that is current now has read copies.
@@ -181,22 +188,26 @@ impl Tree {
     }
 
     /// Makes a node the current one. Nothing here can be rejected.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn advance(&mut self, id: NodeId, kind: CallKind, moment: Moment, state: PathState) -> Ran {
         self.version += 1;
         self.runs += 1;
-        let mut ran = Ran {
-            node: id,
-            epoch: Epoch::default(),
-            token: None,
-            evicted: Vec::new(),
-            ended_warm_ups: Vec::new(),
+        let (depth, function, successor, epoch) = match self.nodes.get_mut(id) {
+            Some(node) => {
+                node.epoch = Epoch::new(node.epoch.get() + 1);
+                node.last_used = self.runs;
+                (node.depth, node.function, node.successor, node.epoch)
+            }
+            None => {
+                return Ran {
+                    node: id,
+                    epoch: Epoch::default(),
+                    token: None,
+                    evicted: Vec::new(),
+                    ended_warm_ups: Vec::new(),
+                };
+            }
         };
-        let Some(node) = self.nodes.get_mut(id) else { return ran };
-        let (depth, function, successor) = (node.depth, node.function, node.successor);
-        ran.epoch = Epoch::new(node.epoch.get() + 1);
-        node.epoch = ran.epoch;
-        node.last_used = self.runs;
         if depth == 0 {
             self.held_back.clear();
         }
@@ -204,18 +215,18 @@ impl Tree {
             self.step = Step::new(self.step.get() + 1);
         }
         self.steps_answered = self.steps_answered.max(moment.steps_answered);
-        if (depth as usize) < self.path.len() && !self.path.cut_bare(depth as usize) {
-            ran.ended_warm_ups = self.cut_path(depth as usize);
-        }
-        match kind {
-            CallKind::Inference => {}
-            CallKind::Forward => ran.token = Some(self.tokens.add(Some(depth))),
+        let kept = depth as usize;
+        let is_over = kept < self.path.len() && !self.path.cut_bare(kept);
+        let ended_warm_ups = if is_over { self.cut_path(kept) } else { Vec::new() };
+        let token = match kind {
+            CallKind::Inference => None,
+            CallKind::Forward => Some(self.tokens.add(Some(depth))),
             CallKind::Backward(token) => {
                 self.consume(token);
+                None
             }
-        }
-        let entry = PathEntry { node: id, epoch: ran.epoch, step: self.step, token: ran.token };
-        self.path.push(entry, state);
+        };
+        self.path.push(PathEntry { node: id, epoch, step: self.step, token }, state);
         // What was predicted is what the last node's successor says already.
         if self.predicted != Some(id)
             && let Some(last) = self.last.and_then(|last| self.nodes.get_mut(last))
@@ -229,7 +240,7 @@ impl Tree {
         if state != PathState::Replaying {
             self.note_growth(function);
         }
-        ran
+        Ran { node: id, epoch, token, evicted: Vec::new(), ended_warm_ups }
     }
 
     /// How much of the path stays when a call runs on this ground.
@@ -238,6 +249,7 @@ impl Tree {
     }
 
     /// Takes the tail off the path: its warm-up runs are gone, its pending backwards hold nothing any more.
+    #[cold]
     fn cut_path(&mut self, kept: usize) -> Vec<NodeId> {
         let mut warm_ups = Vec::new();
         for entry in self.path.cut(kept) {
@@ -272,6 +284,7 @@ impl Tree {
         token
     }
 
+    #[inline]
     fn count_call(&mut self, function: FunctionId) {
         if let Some(function) = self.function_mut(function) {
             function.calls += 1;

@@ -118,6 +118,7 @@ impl Tree {
 
     /// A node; none once it is gone.
     #[must_use]
+    #[inline]
     pub fn node(&self, node: NodeId) -> Option<&Node> {
         self.nodes.get(node)
     }
@@ -215,6 +216,7 @@ impl Tree {
 
     /// The state of a function that is known to be registered; a function removed meanwhile is simply not
     /// there.
+    #[inline]
     pub(crate) fn function_mut(&mut self, function: FunctionId) -> Option<&mut Function> {
         self.functions.get_mut(function)
     }
