@@ -250,10 +250,11 @@ impl<D: Device> Grove<D> {
         session: &Session<D>,
         made: &Made,
     ) -> Result<()> {
-        let bases: Vec<u64> =
+        let mut bases: Vec<u64> =
             made.tensors.iter().filter_map(|tensor| Some(tensor.storage().base().ok()?.get())).collect();
+        bases.sort_unstable();
         let mut survivors = session.survivors();
-        survivors.retain(|holding| !bases.contains(&holding.at.get()));
+        survivors.retain(|holding| bases.binary_search(&holding.at.get()).is_err());
         let Some(first) = survivors.first() else { return Ok(()) };
         Err(Error::Survivors {
             function: request.data.name.to_string(),

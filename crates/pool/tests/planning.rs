@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use graphgrove_pool::PoolError;
-use graphgrove_pool::plan::{Cursor, Departure, Obstacle, Plan, Planner, Recorder, Request};
+use graphgrove_pool::plan::{Cursor, Departure, Obstacle, Order, Plan, Planner, Recorder, Request};
 use graphgrove_pool::ranges::{Block, Granule, Ranges, RegionId, RegionKind};
 use graphgrove_pool::trace::replay::{Cut, online, planned};
 use graphgrove_pool::trace::{Trace, synthetic};
@@ -222,6 +222,36 @@ fn the_parts_of_a_plan_are_where_the_plan_has_them() {
     assert_eq!(parts.iter().map(Plan::peak).max(), Some(plan.peak()));
     assert_eq!(plan.part(..), plan);
     assert_eq!((plan.part(3..).requests().len(), plan.part(5..9).peak()), (0, 0));
+}
+
+#[test]
+fn blocks_that_all_live_to_the_end_are_stacked_as_they_are_asked_for() {
+    let requests: Vec<Request> =
+        (0..4).map(|birth| survivor((u64::from(birth) + 1) * GRANULE, birth)).collect();
+    let below = [Obstacle { offset: 0, bytes: 2 * GRANULE, death: Request::SURVIVES }];
+    for (obstacles, floor) in [(&[][..], 0), (&below[..], 2)] {
+        let plan = Planner::new(Granule::DEFAULT).plan(&requests, obstacles).unwrap();
+        assert_eq!(plan.offsets(), [0, 1, 3, 6].map(|at| (floor + at) * GRANULE));
+        assert_eq!((plan.peak(), plan.bound()), ((floor + 10) * GRANULE, (floor + 10) * GRANULE));
+        assert_eq!((plan.method().order, plan.method().improved), (Order::Birth, false));
+    }
+}
+
+#[test]
+fn where_stacking_would_waste_memory_another_layout_is_searched_for() {
+    // A gap below an obstacle, a gap in front of an aligned block, and a block that dies.
+    let gap = [Obstacle { offset: 4 * GRANULE, bytes: GRANULE, death: Request::SURVIVES }];
+    let aligned = [survivor(GRANULE, 0), Request { align: 4 * GRANULE, ..survivor(4 * GRANULE, 1) }];
+    let dying = [Request { death: 1, ..survivor(GRANULE, 0) }, survivor(GRANULE, 1)];
+    let cases = [
+        (&[survivor(4 * GRANULE, 0)][..], &gap[..], 5),
+        (&aligned[..], &[][..], 5),
+        (&dying[..], &[][..], 1),
+    ];
+    for (requests, obstacles, peak) in cases {
+        let plan = Planner::new(Granule::DEFAULT).plan(requests, obstacles).unwrap();
+        assert_eq!((plan.peak(), plan.bound()), (peak * GRANULE, peak * GRANULE));
+    }
 }
 
 #[test]

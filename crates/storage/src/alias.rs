@@ -52,7 +52,7 @@ pub fn plan_outputs(
     on_path: impl Fn(SlotValue) -> bool,
 ) -> Result<Vec<PlannedOutput>, Error> {
     let by_input = ByInput::new(inputs, passed)?;
-    let mut owners: HashMap<StorageId, SlotIndex> = HashMap::new();
+    let mut owners: HashMap<StorageId, SlotIndex> = HashMap::with_capacity(outputs.len());
     let mut planned = Vec::with_capacity(outputs.len());
     for (output, spec) in (0..).map(SlotIndex::new).zip(outputs) {
         let plan = match spec.tensor {
@@ -100,8 +100,8 @@ impl<'a> ByInput<'a> {
             let start = tensor.offset_bytes();
             (start, start + tensor.layout().span_bytes())
         };
-        let same = self.same.get(&(id, output.offset_bytes(), output.signature()));
         let all = self.all.get(&id)?;
+        let same = self.same.get(&(id, output.offset_bytes(), output.signature()));
         let (start, end) = span(output);
         let is_around = |given: &&Given<'a>| {
             let (from, to) = span(given.2);

@@ -128,9 +128,30 @@ impl Planner {
         let items = items.collect::<Result<Vec<Item>, _>>()?;
         let fixed = self.fixed(obstacles)?;
         let (bound, moment) = bound(&items, &fixed);
-        let goal = bound + (bound as f64 * self.tolerance.max(0.0)) as u64;
+        let (method, best) = match stack(&items, &fixed, bound) {
+            Some(best) => (Method { order: Order::Birth, fit: Fit::Lowest, improved: false }, best),
+            None => self.search(&items, &fixed, (bound, moment)),
+        };
+        let bytes = |granules: u64| granules * self.granule.bytes();
+        Ok(Plan {
+            requests: requests.to_vec(),
+            offsets: best.offsets.into_iter().map(bytes).collect(),
+            granule: self.granule,
+            peak: bytes(best.peak),
+            bound: bytes(bound),
+            method,
+        })
+    }
 
-        let mut packer = Packer::new(&items, &fixed);
+    /// Tries all orders, and improves the best if it is too far above the bound.
+    fn search(
+        &self,
+        items: &[Item],
+        fixed: &[(u64, Item)],
+        (bound, moment): (u64, u32),
+    ) -> (Method, Attempt) {
+        let goal = bound + (bound as f64 * self.tolerance.max(0.0)) as u64;
+        let mut packer = Packer::new(items, fixed);
         let mut best: Option<(Method, Attempt)> = None;
         for order in Order::ALL {
             if best.as_ref().is_some_and(|(_, best)| best.peak <= bound) {
@@ -139,7 +160,7 @@ impl Planner {
             if matches!(order, Order::Skyline(_)) && items.len() > SKYLINE_LIMIT {
                 continue;
             }
-            let positions = order.of(&items, moment);
+            let positions = order.of(items, moment);
             for fit in [Fit::Lowest, Fit::Tightest] {
                 // Only what is strictly better counts, so the earliest of equals is kept.
                 let limit = best.as_ref().map_or(u64::MAX, |(_, best)| best.peak.saturating_sub(1));
@@ -153,18 +174,10 @@ impl Planner {
         let (mut method, mut best) = best.unwrap_or_else(|| self.nothing(bound));
         if best.peak > goal {
             let before = best.peak;
-            best = improve(&mut packer, &items, best, goal, self.rounds);
+            best = improve(&mut packer, items, best, goal, self.rounds);
             method.improved = best.peak < before;
         }
-        let bytes = |granules: u64| granules * self.granule.bytes();
-        Ok(Plan {
-            requests: requests.to_vec(),
-            offsets: best.offsets.into_iter().map(bytes).collect(),
-            granule: self.granule,
-            peak: bytes(best.peak),
-            bound: bytes(bound),
-            method,
-        })
+        (method, best)
     }
 
     /// What a plan starts from if every order was refused, which a limit of all bytes never does.
@@ -202,6 +215,22 @@ impl Planner {
 
 /// Above this many blocks a skyline packing, whose cost grows with their square, is left out.
 const SKYLINE_LIMIT: usize = 8_192;
+
+/// Stacks the blocks in the order in which they are asked for, above all that is there, if no layout has a lower peak: where none dies
+/// before the last is born, as in a function without temporaries, there is nothing to search for.
+fn stack(items: &[Item], fixed: &[(u64, Item)], bound: u64) -> Option<Attempt> {
+    let mut peak = fixed.iter().map(|(offset, item)| offset + item.size).max().unwrap_or(0);
+    let mut offsets = Vec::with_capacity(items.len());
+    for item in items {
+        let offset = peak.next_multiple_of(item.unit);
+        peak = offset + item.size;
+        if peak > bound {
+            return None;
+        }
+        offsets.push(offset);
+    }
+    Some(Attempt { order: (0..items.len() as u32).collect(), fit: Fit::Lowest, peak, offsets })
+}
 
 /// The least possible peak, and a moment at which the sum of live sizes is largest.
 fn bound(items: &[Item], fixed: &[(u64, Item)]) -> (u64, u32) {
