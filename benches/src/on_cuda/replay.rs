@@ -148,9 +148,7 @@ impl Rig {
         let args = &mut self.args[usize::from(other)];
         let mut outputs = self.function.calling().on(&self.stream).call(&mut args[..])?;
         if take {
-            for index in 0..outputs.len() {
-                self.taken.push(Some(outputs.take(index)?));
-            }
+            outputs.take_into(&mut self.taken);
             self.taken.clear();
         }
         Ok(())

@@ -90,6 +90,33 @@ fn record((function, args, out): Rig) {
     *out = function.call(&mut args[..]).ok();
 }
 
-library_benchmark_group!(name = calling, benchmarks = [call, record]);
+// A call whose outputs are taken one by one, and let go of one by one.
+#[library_benchmark]
+#[bench::of_1_output(args = [rig(1, 0)], config = at_most(1_207))]
+#[bench::of_320_outputs(args = [rig(320, 0)], config = at_most(30_900))]
+fn take((function, args, _): Rig) {
+    if let Ok(mut outputs) = function.call(&mut args[..]) {
+        for at in 0..outputs.len() {
+            drop(outputs.take(at));
+        }
+    }
+}
+
+/// A list with room for the outputs.
+fn with_list((function, args, _): Rig) -> (Rig, &'static mut Vec<Option<Tensor>>) {
+    ((function, args, leak(None)), leak(Vec::with_capacity(320)))
+}
+
+// A call whose outputs are taken together, and let go of one by one.
+#[library_benchmark]
+#[bench::of_320_outputs(args = [with_list(rig(320, 0))], config = at_most(24_400))]
+fn take_into(((function, args, _), list): (Rig, &'static mut Vec<Option<Tensor>>)) {
+    if let Ok(mut outputs) = function.call(&mut args[..]) {
+        outputs.take_into(list);
+    }
+    list.clear();
+}
+
+library_benchmark_group!(name = calling, benchmarks = [call, take, take_into, record]);
 
 main!(library_benchmark_groups = calling);

@@ -36,22 +36,42 @@ impl Outputs {
     ///
     /// # Errors
     /// [`Error::NoOutput`] if there is none or it was taken before.
-    #[inline]
+    #[inline(always)]
     pub fn take(&mut self, index: usize) -> Result<Tensor> {
-        let output = if index < self.returned { self.inner.take(SlotIndex::new(index as u32)) } else { None };
-        output.ok_or(Error::NoOutput { index, count: self.returned })
+        if index < self.returned
+            && let Some(tensor) = self.inner.take(SlotIndex::new(index as u32))
+        {
+            return Ok(tensor);
+        }
+        Err(self.no_output(index))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn no_output(&self, index: usize) -> Error {
+        Error::NoOutput { index, count: self.returned }
     }
 
     /// Takes all outputs, of which there must be `N`.
     ///
     /// # Errors
     /// [`Error::OutputCount`], [`Error::NoOutput`] if one was taken before.
-    pub fn into_array<const N: usize>(mut self) -> Result<[Tensor; N]> {
+    pub fn into_array<const N: usize>(self) -> Result<[Tensor; N]> {
         if N != self.returned {
             return Err(Error::OutputCount { given: self.returned, expected: N });
         }
-        let all = (0..N).map(|index| self.take(index)).collect::<Result<Vec<_>>>()?;
-        all.try_into().map_err(|_| Error::OutputCount { given: N, expected: N })
+        let all = self.into_vec()?;
+        all.try_into().map_err(|all: Vec<_>| Error::OutputCount { given: all.len(), expected: N })
+    }
+
+    /// Takes every output that is left, in order, to the end of a list; none stands for what was taken before.
+    ///
+    /// It is the cheapest way to have all of them, if the list has room.
+    pub fn take_into(&mut self, list: &mut Vec<Option<Tensor>>) {
+        let before = list.len();
+        self.inner.take_into(list);
+        // Outputs behind the returned ones are the backward's, and none of them is to be had here.
+        list.truncate(before + self.returned);
     }
 
     /// Takes all outputs.
@@ -59,7 +79,12 @@ impl Outputs {
     /// # Errors
     /// [`Error::NoOutput`] if one was taken before.
     pub fn into_vec(mut self) -> Result<Vec<Tensor>> {
-        (0..self.returned).map(|index| self.take(index)).collect()
+        let mut all = Vec::new();
+        self.take_into(&mut all);
+        let missing = all.iter().position(Option::is_none);
+        // It makes the list in place.
+        let all = all.into_iter().collect::<Option<Vec<_>>>();
+        all.ok_or_else(|| self.no_output(missing.unwrap_or_default()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The way of calls: warm-up, recording, replay.
 
-use graphgrove::{Args, Engine, LaunchDims, Layers, Mode, args};
+use graphgrove::{Args, Engine, Error, LaunchDims, Layers, Mode, args};
 use graphgrove_device::Work;
 use graphgrove_sim::{SimDevice, kernels};
 
@@ -102,5 +102,35 @@ fn work_of_other_code_is_recorded_and_replayed_with_the_inputs_of_each_call() {
     }
     let calls = garden.engine.stats().unwrap().calls;
     assert_eq!((calls.recordings, calls.replays, calls.eager, calls.failures), (1, 3, 0, 0));
+    garden.device.verdict().unwrap();
+}
+
+#[test]
+fn outputs_are_taken_by_their_numbers_or_all_that_are_left_and_saved_ones_are_none_of_them() {
+    let garden = Garden::new(Engine::<SimDevice>::builder());
+    let function = garden.engine.function("two and one", |cx| {
+        let made = (0..3).map(|_| cx.empty(layout())).collect::<Result<Vec<_>, _>>()?;
+        for (value, out) in (1_u8..).zip(&made) {
+            cx.fill(out, value)?;
+        }
+        cx.save(&made[2]);
+        Ok(made[..2].to_vec())
+    });
+    for _ in 0..4 {
+        let (mut outputs, _token) = function.forward(args![]).unwrap();
+        assert_eq!(outputs.len(), 2);
+        assert!(matches!(outputs.take(2), Err(Error::NoOutput { index: 2, count: 2 })));
+        let first = outputs.take(0).unwrap();
+        assert!(matches!(outputs.take(0), Err(Error::NoOutput { index: 0, count: 2 })));
+        let mut list = vec![Some(first)];
+        outputs.take_into(&mut list);
+        assert_eq!(list.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false, true]);
+        assert!(matches!(outputs.into_vec(), Err(Error::NoOutput { index: 0, count: 2 })));
+        let (outputs, _token) = function.forward(args![]).unwrap();
+        assert_eq!(outputs.into_vec().unwrap().len(), 2);
+        let (outputs, _token) = function.forward(args![]).unwrap();
+        let counts = outputs.into_array::<3>().map(|_| ());
+        assert!(matches!(counts, Err(Error::OutputCount { given: 2, expected: 3 })), "{counts:?}");
+    }
     garden.device.verdict().unwrap();
 }
