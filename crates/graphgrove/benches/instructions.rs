@@ -64,10 +64,11 @@ fn rig(outputs: usize, staged: usize) -> Rig {
 }
 
 #[library_benchmark]
-#[bench::plain(args = [rig(1, 0)], config = at_most(1_007))]
-#[bench::of_320_outputs(args = [rig(320, 0)], config = at_most(1_051))]
-#[bench::staged_1(args = [rig(1, 1)], config = at_most(1_061))]
-#[bench::staged_8(args = [rig(1, 8)], config = at_most(1_315))]
+#[bench::plain(args = [rig(1, 0)], config = at_most(976))]
+#[bench::of_320_outputs(args = [rig(320, 0)], config = at_most(1_021))]
+#[bench::staged_1(args = [rig(1, 1)], config = at_most(997))]
+#[bench::staged_8(args = [rig(1, 8)], config = at_most(1_096))]
+#[bench::staged_32(args = [rig(1, 32)], config = at_most(1_435))]
 fn call((function, args, out): Rig) {
     *out = function.call(&mut args[..]).ok();
 }
@@ -83,7 +84,7 @@ fn warm(outputs: usize) -> Rig {
 
 // The simulated device's part included. What it costs an output has to be the same for few and many.
 #[library_benchmark]
-#[bench::of_1_output(args = [warm(1)], config = at_most(59_300))]
+#[bench::of_1_output(args = [warm(1)], config = at_most(58_900))]
 #[bench::of_40_outputs(args = [warm(40)], config = at_most(482_000))]
 #[bench::of_320_outputs(args = [warm(320)], config = at_most(3_452_000))]
 fn record((function, args, out): Rig) {
@@ -92,7 +93,7 @@ fn record((function, args, out): Rig) {
 
 // A call whose outputs are taken one by one, and let go of one by one.
 #[library_benchmark]
-#[bench::of_1_output(args = [rig(1, 0)], config = at_most(1_207))]
+#[bench::of_1_output(args = [rig(1, 0)], config = at_most(1_168))]
 #[bench::of_320_outputs(args = [rig(320, 0)], config = at_most(30_900))]
 fn take((function, args, _): Rig) {
     if let Ok(mut outputs) = function.call(&mut args[..]) {

@@ -1,7 +1,7 @@
 //! The inputs of a call.
 
 use graphgrove_device::Device;
-use graphgrove_replay::Input;
+use graphgrove_replay::{AsInput, Input};
 use graphgrove_storage::Tensor;
 
 /// One input of a call. [`args!`](crate::args) makes an array of them.
@@ -16,8 +16,9 @@ pub enum Arg<'a, D: Device> {
     Value(u64),
 }
 
-impl<D: Device> Arg<'_, D> {
-    pub(crate) fn input(&self) -> Input<'_, D> {
+impl<D: Device> AsInput<D> for Arg<'_, D> {
+    #[inline]
+    fn as_input(&self) -> Input<'_, D> {
         match self {
             Self::Kept(tensor) => Input::kept(tensor),
             Self::Given(tensor) => Input::given_up(tensor),
@@ -26,6 +27,17 @@ impl<D: Device> Arg<'_, D> {
         }
     }
 
+    #[inline]
+    fn is_tensor_and(&self, holds: impl FnOnce(&Tensor) -> bool) -> bool {
+        match self {
+            Self::Kept(tensor) => holds(tensor),
+            Self::Given(tensor) => holds(tensor),
+            Self::Host(_) | Self::Value(_) => false,
+        }
+    }
+}
+
+impl<D: Device> Arg<'_, D> {
     pub(crate) fn tensor(&self) -> Option<&Tensor> {
         match self {
             Self::Kept(tensor) => Some(tensor),

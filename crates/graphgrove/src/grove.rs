@@ -6,14 +6,13 @@ use std::sync::Arc;
 use graphgrove_device::{Device, StreamHandle};
 use graphgrove_pool::pool::{Checkpoint, Live, Pool, PoolConfig, PoolStats};
 use graphgrove_pool::ranges::BlockId;
-use graphgrove_replay::{Call, CallOutputs, Checked, Input, Method, NodeKey, ParamSet, Replayed, Replayer};
+use graphgrove_replay::{Call, CallOutputs, Checked, Method, NodeKey, ParamSet, Replayed, Replayer};
 use graphgrove_storage::{Ledger, Slab, SlabId, SlotIndex, Step, Storage};
 use graphgrove_tree::{
     CallKind, Decision, FunctionId, FunctionSpec, Limits, Liveness, NodeId, Options, PendingRule, Ran,
     TokenId, Tree,
 };
 use slotmap::SecondaryMap;
-use smallvec::SmallVec;
 
 use crate::budget::{Budget, Denials};
 use crate::clock::EngineClock;
@@ -182,24 +181,6 @@ macro_rules! lives {
 }
 pub(crate) use lives;
 
-/// The inputs of a call for the replay layer, without the heap for the usual number of them.
-pub(crate) type Inputs<'a, D> = SmallVec<[Input<'a, D>; 16]>;
-
-/// Appends the inputs of a call. It returns nothing, because the whole room for them would be copied to where it is used.
-#[inline]
-pub(crate) fn fill_inputs<'a, D: Device>(inputs: &mut Inputs<'a, D>, args: &'a [Arg<'_, D>]) {
-    for arg in args {
-        inputs.push(arg.input());
-    }
-}
-
-/// The inputs of a call that is no replay.
-pub(crate) fn inputs_of<'a, D: Device>(args: &'a [Arg<'_, D>]) -> Inputs<'a, D> {
-    let mut inputs = SmallVec::new();
-    fill_inputs(&mut inputs, args);
-    inputs
-}
-
 impl<D: Device> Grove<D> {
     pub(crate) fn new(
         device: &Arc<D>,
@@ -365,9 +346,7 @@ impl<D: Device> Grove<D> {
         }
         let Some(held) = self.nodes.get(node).filter(|held| !held.is_watched) else { return Err(None) };
         let Some(key) = held.key else { return Err(None) };
-        let mut inputs = SmallVec::new();
-        fill_inputs(&mut inputs, args);
-        let call = self.replay_call(request, &inputs);
+        let call = self.replay_call(request, args);
         let Ok(checked) = self.replayer.check(key, &call) else { return Err(None) };
         let replayed = if held.draws.is_empty() {
             self.replayer.launch(checked, &call).map_err(Error::from)?
@@ -448,8 +427,7 @@ impl<D: Device> Grove<D> {
         args: &[Arg<'_, D>],
         node: NodeId,
     ) -> Result<std::result::Result<Replayed, String>> {
-        let inputs = inputs_of(args);
-        let call = self.replay_call(request, &inputs);
+        let call = self.replay_call(request, args);
         let key = self.nodes.get(node).and_then(|held| held.key);
         Ok(match key.map(|key| self.replayer.check(key, &call)) {
             Some(Ok(checked)) => Ok(self.launch_drawing(request, node, checked, &call)?),
@@ -464,8 +442,8 @@ impl<D: Device> Grove<D> {
         &mut self,
         request: &Request<'_, D>,
         node: NodeId,
-        checked: Checked<'_, D>,
-        call: &Call<'_, D>,
+        checked: Checked<'_, D, Arg<'_, D>>,
+        call: &Call<'_, D, Arg<'_, D>>,
     ) -> Result<Replayed> {
         let draws = self.nodes.get(node).map(|held| &*held.draws).unwrap_or_default();
         let (replayer, key) = (&mut self.replayer, checked.node());
@@ -477,7 +455,11 @@ impl<D: Device> Grove<D> {
         Ok(replayed)
     }
 
-    fn replay_call<'a>(&self, request: &Request<'a, D>, inputs: &'a [Input<'a, D>]) -> Call<'a, D> {
+    fn replay_call<'c, 'a>(
+        &self,
+        request: &Request<'c, D>,
+        inputs: &'c [Arg<'a, D>],
+    ) -> Call<'c, D, Arg<'a, D>> {
         let step = Step::new(self.tree.step().get());
         Call { params: request.params, inputs, stream: request.stream, step }
     }

@@ -14,7 +14,7 @@ use graphgrove_tree::{Expected, NodeId, ParamIndex, RecordPlan, Role, Source};
 use crate::captured::{Made, Ran, Seen, Stage};
 use crate::describe::{ALIGNMENT, Described, tensors};
 use crate::effects::Effects;
-use crate::grove::{Done, Grove, Held, Request, inputs_of, lives};
+use crate::grove::{Done, Grove, Held, Request, lives};
 use crate::known::NO_STORAGE_CACHE;
 use crate::memory::{Memory, names, plain};
 use crate::{Arg, Error, How, Layers, Result};
@@ -189,8 +189,7 @@ impl<D: Device> Grove<D> {
         let lent = in_place_storages(plan, &tensors)?;
         let stage =
             StagePlan::new(plan, &tensors, |staged| self.route(staged, &known.uses, &tensors, &lent))?;
-        let inputs = inputs_of(args);
-        let call = Call { params: request.params, inputs: &inputs, stream: request.stream, step };
+        let call = Call { params: request.params, inputs: &*args, stream: request.stream, step };
         let expected = self.replayer.expect(plan, &call, &stage)?;
 
         let (device, stream) = (self.device.clone(), self.stream.clone());
@@ -198,12 +197,12 @@ impl<D: Device> Grove<D> {
         let allocate = |bytes| memory.allocate(bytes, Owner::Staging, "staged input");
         let mut recorder =
             Recorder::begin(&*device, &stream, self.options.method, stage, &tensors, allocate)?;
-        recorder.host_inputs(&inputs);
+        recorder.host_inputs(args);
         let seen =
             recorder.passed().iter().map(|tensor| Seen::of(tensor.as_ref())).collect::<Result<Vec<_>>>()?;
         let values = Self::values(args);
         let hosts: Vec<Option<&D::HostBuffer>> = args.iter().map(Arg::host).collect();
-        drop((inputs, tensors));
+        drop(tensors);
         if self.options.layers.contains(Layers::DEALLOC_ON_RECORD) {
             let dying = self.give_up(args, plan, described, given_up)?;
             memory = Memory::Session { session, dying, spill: None };
@@ -235,8 +234,7 @@ impl<D: Device> Grove<D> {
             .mutates_in_place(mutates);
         let node = self.replayer.add(recording)?;
         let outputs = made.for_tree(plan, args.len());
-        let inputs = inputs_of(args);
-        let call = Call { params: request.params, inputs: &inputs, stream: request.stream, step };
+        let call = Call { params: request.params, inputs: &*args, stream: request.stream, step };
         let launched = self.replayer.launch_recorded(node, &call, &made.recorded());
         let (replayed, owners) = match launched {
             Ok(launched) => launched,

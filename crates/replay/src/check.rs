@@ -7,7 +7,7 @@ use slotmap::SlotMap;
 use crate::node::{Node, NotStaged, Source};
 use crate::path::PathSlabs;
 use crate::staging::StagedGroup;
-use crate::{Call, Expected, Input, Mismatch, NodeKey, ParamSet};
+use crate::{AsInput, Call, Expected, Input, Mismatch, NodeKey, ParamSet};
 
 /// Whether the addresses that the exec has are those of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,9 +22,9 @@ pub(crate) type Regions = Vec<(u64, u64, u32)>;
 
 /// Checks `node` in the order of its expectations. `slots` are the slabs of the path up to the node's parent at least.
 #[inline(always)]
-pub(crate) fn check<D: Device>(
+pub(crate) fn check<D: Device, I: AsInput<D>>(
     node: &Node<D>,
-    call: &Call<'_, D>,
+    call: &Call<'_, D, I>,
     slots: &PathSlabs<'_, D>,
     regions: &mut Regions,
 ) -> Result<Addresses, Mismatch> {
@@ -72,9 +72,9 @@ pub(crate) fn check<D: Device>(
 /// What a first run asks of its call. Liveness is not asked, and outputs of the path are not looked at: the recording may have
 /// given them up.
 #[cold]
-pub(crate) fn check_first<D: Device>(
+pub(crate) fn check_first<D: Device, I: AsInput<D>>(
     node: &Node<D>,
-    call: &Call<'_, D>,
+    call: &Call<'_, D, I>,
     slots: &PathSlabs<'_, D>,
     regions: &mut Regions,
 ) -> Result<Addresses, Mismatch> {
@@ -107,10 +107,9 @@ pub(crate) struct StagedCheck {
 
 /// Whether all staged inputs lie in memory that stays, where the exec reads them: then they fit, and no address has changed.
 #[inline]
-fn are_as_written<D: Device>(checks: &[StagedCheck], inputs: &[Input<'_, D>]) -> bool {
-    let is_as_written = |check: &StagedCheck, input: &Input<'_, D>| match input {
-        Input::Tensor { tensor, .. } => tensor.is_fixed_at(check.signature, check.written),
-        Input::Host(_) | Input::Value(_) => false,
+fn are_as_written<D: Device, I: AsInput<D>>(checks: &[StagedCheck], inputs: &[I]) -> bool {
+    let is_as_written = |check: &StagedCheck, input: &I| {
+        input.is_tensor_and(|tensor| tensor.is_fixed_at(check.signature, check.written))
     };
     // As many checks as inputs are one for each, in their order, and need not be looked up.
     if checks.len() == inputs.len() {
@@ -125,10 +124,10 @@ fn are_as_written<D: Device>(checks: &[StagedCheck], inputs: &[Input<'_, D>]) ->
 ///
 /// It is a function of its own so that the compiler keeps all that the loop needs in registers.
 #[inline(never)]
-fn staged_fit<D: Device>(checks: &[StagedCheck], inputs: &[Input<'_, D>]) -> Option<bool> {
+fn staged_fit<D: Device, I: AsInput<D>>(checks: &[StagedCheck], inputs: &[I]) -> Option<bool> {
     let mut changed = false;
     for check in checks {
-        let Some(Input::Tensor { tensor, .. }) = inputs.get(check.input as usize) else { return None };
+        let tensor = inputs.get(check.input as usize)?.as_input().tensor()?;
         changed |= tensor.locate_as(check.signature)? != check.written;
     }
     Some(changed)
@@ -136,8 +135,12 @@ fn staged_fit<D: Device>(checks: &[StagedCheck], inputs: &[Input<'_, D>]) -> Opt
 
 /// Whether an input is the output of the path that it was when it was recorded, as it was handed back.
 #[inline]
-fn is_output<D: Device>(at: &NotStaged, call: &Call<'_, D>, slots: &PathSlabs<'_, D>) -> bool {
-    match (at.output, call.inputs.get(at.input as usize)) {
+fn is_output<D: Device, I: AsInput<D>>(
+    at: &NotStaged,
+    call: &Call<'_, D, I>,
+    slots: &PathSlabs<'_, D>,
+) -> bool {
+    match (at.output, call.input(at.input as usize)) {
         (Some((place, slot)), Some(Input::Tensor { tensor, .. })) => {
             slots.slab(place).is_some_and(|slab| tensor.is_output_of(slab, slot))
         }
@@ -146,8 +149,13 @@ fn is_output<D: Device>(at: &NotStaged, call: &Call<'_, D>, slots: &PathSlabs<'_
 }
 
 /// Whether an input fits that is not staged.
-fn fits<D: Device>(node: &Node<D>, call: &Call<'_, D>, slots: &PathSlabs<'_, D>, at: usize) -> bool {
-    match (node.expected.get(at), call.inputs.get(at)) {
+fn fits<D: Device, I: AsInput<D>>(
+    node: &Node<D>,
+    call: &Call<'_, D, I>,
+    slots: &PathSlabs<'_, D>,
+    at: usize,
+) -> bool {
+    match (node.expected.get(at), call.input(at)) {
         (
             Some(Expected::Managed { place, slot, offset, signature, dies }),
             Some(Input::Tensor { tensor, given_up }),
@@ -155,9 +163,9 @@ fn fits<D: Device>(node: &Node<D>, call: &Call<'_, D>, slots: &PathSlabs<'_, D>,
             slots.slab(*place).is_some_and(|slab| tensor.is_value_of(slab, *slot))
                 && tensor.offset_bytes() == *offset
                 && tensor.signature() == *signature
-                && (!*dies || (*given_up && gives_up(call, slots, *place, *slot)))
+                && (!*dies || (given_up && gives_up(call, slots, *place, *slot)))
         }
-        (Some(Expected::Value(recorded)), Some(Input::Value(called))) => recorded == called,
+        (Some(Expected::Value(recorded)), Some(Input::Value(called))) => *recorded == called,
         (Some(Expected::Host { bytes }), Some(Input::Host(buffer))) => *bytes == buffer.bytes(),
         (Some(Expected::Staged { signature, .. }), Some(Input::Tensor { tensor, .. })) => {
             tensor.signature() == *signature && tensor.locate().is_some()
@@ -171,13 +179,22 @@ fn fits<D: Device>(node: &Node<D>, call: &Call<'_, D>, slots: &PathSlabs<'_, D>,
 
 /// Names the first input that does not fit.
 #[cold]
-fn refuse_first<D: Device>(node: &Node<D>, call: &Call<'_, D>, slots: &PathSlabs<'_, D>) -> Mismatch {
+fn refuse_first<D: Device, I: AsInput<D>>(
+    node: &Node<D>,
+    call: &Call<'_, D, I>,
+    slots: &PathSlabs<'_, D>,
+) -> Mismatch {
     let at = (0..node.expected.len()).find(|at| !fits(node, call, slots, *at));
     refuse(node, call, slots, at.unwrap_or(node.expected.len()))
 }
 
 /// Whether the call holds the last handles of a slot and gives all of them up. One of them it does give up.
-fn gives_up<D: Device>(call: &Call<'_, D>, slots: &PathSlabs<'_, D>, place: u32, slot: SlotIndex) -> bool {
+fn gives_up<D: Device, I: AsInput<D>>(
+    call: &Call<'_, D, I>,
+    slots: &PathSlabs<'_, D>,
+    place: u32,
+    slot: SlotIndex,
+) -> bool {
     let Some(slab) = slots.slab(place) else { return false };
     let holders = slab.holders(slot);
     if holders.waiting > 0 || holders.saved {
@@ -187,8 +204,8 @@ fn gives_up<D: Device>(call: &Call<'_, D>, slots: &PathSlabs<'_, D>, place: u32,
     if holders.handles == 1 {
         return true;
     }
-    let is_given = |input: &&Input<'_, D>| match input {
-        Input::Tensor { tensor, given_up } => *given_up && tensor.is_value_of(slab, slot),
+    let is_given = |input: &&I| match input.as_input() {
+        Input::Tensor { tensor, given_up } => given_up && tensor.is_value_of(slab, slot),
         Input::Host(_) | Input::Value(_) => false,
     };
     let given = call.inputs.iter().filter(is_given).count();
@@ -197,20 +214,20 @@ fn gives_up<D: Device>(call: &Call<'_, D>, slots: &PathSlabs<'_, D>, place: u32,
 
 /// Names the expectation that an input does not meet.
 #[cold]
-pub(crate) fn refuse<D: Device>(
+pub(crate) fn refuse<D: Device, I: AsInput<D>>(
     node: &Node<D>,
-    call: &Call<'_, D>,
+    call: &Call<'_, D, I>,
     slots: &PathSlabs<'_, D>,
     at: usize,
 ) -> Mismatch {
     let input = InputIndex::new(at as u32);
-    let (Some(expected), Some(given)) = (node.expected.get(at), call.inputs.get(at)) else {
+    let (Some(expected), Some(given)) = (node.expected.get(at), call.input(at)) else {
         return Mismatch::InputCount { recorded: node.expected.len(), called: call.inputs.len() };
     };
     let Input::Tensor { tensor, .. } = given else {
         return match (expected, given) {
             (Expected::Value(recorded), Input::Value(called)) => {
-                Mismatch::Value { input, recorded: *recorded, called: *called }
+                Mismatch::Value { input, recorded: *recorded, called }
             }
             (Expected::Host { bytes }, Input::Host(buffer)) => {
                 Mismatch::HostBytes { input, recorded: *bytes, called: buffer.bytes() }
@@ -269,9 +286,9 @@ fn check_params<D: Device>(node: &Node<D>, given: Option<&ParamSet>) -> Result<b
 
 /// Finds what is live and should not be, unless the call gives it up and may.
 #[cold]
-fn check_dead<D: Device>(
+fn check_dead<D: Device, I: AsInput<D>>(
     node: &Node<D>,
-    call: &Call<'_, D>,
+    call: &Call<'_, D, I>,
     slots: &PathSlabs<'_, D>,
 ) -> Result<(), Mismatch> {
     if let Some((place, slot)) = node.dead_before.violations(slots).next() {
@@ -286,7 +303,7 @@ fn check_dead<D: Device>(
 
 /// Outputs in memory of others have to lie in it, which a hand-back behind the launch would find out too late.
 #[cold]
-fn check_sources<D: Device>(node: &Node<D>, call: &Call<'_, D>) -> Result<(), Mismatch> {
+fn check_sources<D: Device, I: AsInput<D>>(node: &Node<D>, call: &Call<'_, D, I>) -> Result<(), Mismatch> {
     for (output, source) in &node.sources {
         let outside = Mismatch::OutputOutside { output: *output };
         let Some(planned) = node.slab.outputs().get(output.get() as usize) else { return Err(outside) };
@@ -310,9 +327,9 @@ fn check_sources<D: Device>(node: &Node<D>, call: &Call<'_, D>) -> Result<(), Mi
 
 /// Checks new addresses: alignment where kernels have them in their arguments, and that inputs share memory as recorded.
 #[cold]
-fn check_changed<D: Device>(
+fn check_changed<D: Device, I: AsInput<D>>(
     node: &Node<D>,
-    call: &Call<'_, D>,
+    call: &Call<'_, D, I>,
     regions: &mut Regions,
 ) -> Result<(), Mismatch> {
     let address = |input: u32| {

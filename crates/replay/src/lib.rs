@@ -21,7 +21,7 @@ mod stage_plan;
 mod staging;
 mod uploads;
 
-pub use call::{Call, Input};
+pub use call::{AsInput, Call, Input};
 pub use costs::Costs;
 pub use error::{Error, Unpatchable};
 pub use expected::{Expected, Route, param_input};

@@ -9,7 +9,7 @@ use graphgrove_storage::{InputIndex, Storage, Tensor};
 use crate::journal::{Journal, Watched, in_place};
 use crate::stage_plan::{Group, StagePlan, start};
 use crate::staging::{CopyBack, Row, StagedGroup, Staging, Table, UploadSite};
-use crate::{Error, Input, Method, Route};
+use crate::{AsInput, Error, Input, Method, Route};
 
 /// A function that is being recorded, or [rehearsed](Self::rehearse). Dropping it throws the capture away.
 ///
@@ -345,9 +345,9 @@ impl<'d, D: Device> Recorder<'d, D> {
     }
 
     /// Says which of the call's inputs are host memory, so that [`upload`](Self::upload) knows them.
-    pub fn host_inputs(&mut self, inputs: &[Input<'_, D>]) {
-        let hosts = (0..).zip(inputs).filter_map(|(input, given)| match given {
-            Input::Host(buffer) => Some((input, (*buffer).clone())),
+    pub fn host_inputs<I: AsInput<D>>(&mut self, inputs: &[I]) {
+        let hosts = (0..).zip(inputs).filter_map(|(input, given)| match given.as_input() {
+            Input::Host(buffer) => Some((input, buffer.clone())),
             Input::Tensor { .. } | Input::Value(_) => None,
         });
         self.hosts = hosts.collect();

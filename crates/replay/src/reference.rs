@@ -12,12 +12,12 @@ use crate::check::Addresses;
 use crate::node::{Node, Source};
 use crate::path::PathSlabs;
 use crate::staging::StagedGroup;
-use crate::{Call, Error, Expected, Input, Mismatch, ParamSet};
+use crate::{AsInput, Call, Error, Expected, Input, Mismatch, ParamSet};
 
 /// Whether a node may be replayed for a call.
-pub(crate) fn check<D: Device>(
+pub(crate) fn check<D: Device, I: AsInput<D>>(
     node: &Node<D>,
-    call: &Call<'_, D>,
+    call: &Call<'_, D, I>,
     slots: &PathSlabs<'_, D>,
 ) -> Result<Addresses, Mismatch> {
     check_params(node, call)?;
@@ -25,7 +25,7 @@ pub(crate) fn check<D: Device>(
         return Err(Mismatch::InputCount { recorded: node.expected.len(), called: call.inputs.len() });
     }
     for (at, (expected, given)) in node.expected.iter().zip(call.inputs).enumerate() {
-        check_input(InputIndex::new(at as u32), expected, given, call, slots)?;
+        check_input(InputIndex::new(at as u32), expected, given.as_input(), call, slots)?;
     }
     check_dead(node, call, slots)?;
     check_sources(node, call)?;
@@ -36,7 +36,7 @@ pub(crate) fn check<D: Device>(
     Ok(Addresses::Changed)
 }
 
-fn check_params<D: Device>(node: &Node<D>, call: &Call<'_, D>) -> Result<(), Mismatch> {
+fn check_params<D: Device, I: AsInput<D>>(node: &Node<D>, call: &Call<'_, D, I>) -> Result<(), Mismatch> {
     let recorded = node.params.as_ref().map(|planned| &planned.places[..]).unwrap_or_default();
     let called = call.params.map(ParamSet::tensors).unwrap_or_default();
     if recorded.len() != called.len() {
@@ -54,16 +54,16 @@ fn check_params<D: Device>(node: &Node<D>, call: &Call<'_, D>) -> Result<(), Mis
     Ok(())
 }
 
-fn check_input<D: Device>(
+fn check_input<D: Device, I: AsInput<D>>(
     input: InputIndex,
     expected: &Expected,
-    given: &Input<'_, D>,
-    call: &Call<'_, D>,
+    given: Input<'_, D>,
+    call: &Call<'_, D, I>,
     slots: &PathSlabs<'_, D>,
 ) -> Result<(), Mismatch> {
     match (*expected, given) {
-        (Expected::Value(recorded), Input::Value(called)) if recorded != *called => {
-            Err(Mismatch::Value { input, recorded, called: *called })
+        (Expected::Value(recorded), Input::Value(called)) if recorded != called => {
+            Err(Mismatch::Value { input, recorded, called })
         }
         (Expected::Host { bytes }, Input::Host(buffer)) if bytes != buffer.bytes() => {
             Err(Mismatch::HostBytes { input, recorded: bytes, called: buffer.bytes() })
@@ -97,9 +97,9 @@ fn check_input<D: Device>(
 }
 
 /// Polls every slot that the node and all its ancestors rely on.
-fn check_dead<D: Device>(
+fn check_dead<D: Device, I: AsInput<D>>(
     node: &Node<D>,
-    call: &Call<'_, D>,
+    call: &Call<'_, D, I>,
     slots: &PathSlabs<'_, D>,
 ) -> Result<(), Mismatch> {
     let holds = |masks: &[DeadMask], place: u32, slot: SlotIndex| {
@@ -131,7 +131,7 @@ fn check_dead<D: Device>(
     Ok(())
 }
 
-fn check_sources<D: Device>(node: &Node<D>, call: &Call<'_, D>) -> Result<(), Mismatch> {
+fn check_sources<D: Device, I: AsInput<D>>(node: &Node<D>, call: &Call<'_, D, I>) -> Result<(), Mismatch> {
     for (output, source) in &node.sources {
         let tensor = match source {
             Source::Input(input) => call.tensor(*input as usize).cloned(),
@@ -152,9 +152,9 @@ fn check_sources<D: Device>(node: &Node<D>, call: &Call<'_, D>) -> Result<(), Mi
 }
 
 /// Compares every staged input with every other and with everything that is used in place.
-fn check_sharing<D: Device>(
+fn check_sharing<D: Device, I: AsInput<D>>(
     node: &Node<D>,
-    call: &Call<'_, D>,
+    call: &Call<'_, D, I>,
     slots: &PathSlabs<'_, D>,
 ) -> Result<(), Mismatch> {
     if let Some(input) = node.staging.parted_host(call.inputs) {
@@ -240,11 +240,16 @@ fn is_in_slot(tensor: &Tensor, slab: &Slab, slot: SlotIndex) -> bool {
 }
 
 /// Whether all handles of a slot are inputs of the call that it gives up.
-fn gives_up<D: Device>(call: &Call<'_, D>, slots: &PathSlabs<'_, D>, place: u32, slot: SlotIndex) -> bool {
+fn gives_up<D: Device, I: AsInput<D>>(
+    call: &Call<'_, D, I>,
+    slots: &PathSlabs<'_, D>,
+    place: u32,
+    slot: SlotIndex,
+) -> bool {
     let Some(slab) = slots.slab(place) else { return false };
     let mut given = 0;
     for input in call.inputs {
-        if let Input::Tensor { tensor, given_up: true } = input
+        if let Input::Tensor { tensor, given_up: true } = input.as_input()
             && is_in_slot(tensor, slab, slot)
         {
             given += 1;

@@ -14,7 +14,7 @@ use crate::check::{self, Addresses, Regions};
 use crate::node::{Node, Recording, Source};
 use crate::order::Order;
 use crate::path::PathSlabs;
-use crate::{Call, CallOutputs, Error, Expected, Input, Mismatch, Route, StagePlan, reference};
+use crate::{AsInput, Call, CallOutputs, Error, Expected, Input, Mismatch, Route, StagePlan, reference};
 
 slotmap::new_key_type! {
     /// One recording. The key of a removed node never names another one.
@@ -55,14 +55,14 @@ pub struct Replayer<D: Device> {
 ///
 /// It borrows the call, so nobody can exchange an input or a parameter between the check and the launch.
 #[must_use = "nothing was launched yet"]
-pub struct Checked<'c, D: Device> {
+pub struct Checked<'c, D: Device, I = Input<'c, D>> {
     node: NodeKey,
     addresses: Addresses,
     moment: u64,
-    call: &'c Call<'c, D>,
+    call: &'c Call<'c, D, I>,
 }
 
-impl<D: Device> Checked<'_, D> {
+impl<D: Device, I> Checked<'_, D, I> {
     /// The node that fits.
     #[must_use]
     pub const fn node(&self) -> NodeKey {
@@ -70,7 +70,7 @@ impl<D: Device> Checked<'_, D> {
     }
 }
 
-impl<D: Device> fmt::Debug for Checked<'_, D> {
+impl<D: Device, I: AsInput<D>> fmt::Debug for Checked<'_, D, I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Checked({:?}, {:?})", self.node, self.call)
     }
@@ -118,10 +118,10 @@ impl<D: Device> Replayer<D> {
     /// # Errors
     /// [`Error::InputCount`]; [`Mismatch::Managed`] for an input that is an output of no node on the path;
     /// [`Mismatch::Kind`] for an input that the plan takes for a parameter.
-    pub fn expect(
+    pub fn expect<I: AsInput<D>>(
         &self,
         plan: &InputPlan,
-        call: &Call<'_, D>,
+        call: &Call<'_, D, I>,
         stage: &StagePlan,
     ) -> Result<Vec<Expected>, Error> {
         let params = call.params.map_or(0, |params| params.tensors().len());
@@ -130,11 +130,12 @@ impl<D: Device> Replayer<D> {
             return Err(Error::InputCount { planned, given });
         }
         let slots = self.slots();
-        let expect = |((input, role), given): ((InputIndex, InputRole), &Input<'_, D>)| {
+        let expect = |((input, role), given): ((InputIndex, InputRole), &I)| {
+            let given = given.as_input();
             let Input::Tensor { tensor, .. } = given else {
                 return Ok(match given {
                     Input::Host(buffer) => Expected::Host { bytes: buffer.bytes() },
-                    Input::Value(value) => Expected::Value(*value),
+                    Input::Value(value) => Expected::Value(value),
                     Input::Tensor { .. } => return Err(Mismatch::Kind { input }.into()),
                 });
             };
@@ -204,7 +205,11 @@ impl<D: Device> Replayer<D> {
     /// # Errors
     /// The first expectation that does not hold.
     #[inline]
-    pub fn check<'c>(&mut self, node: NodeKey, call: &'c Call<'c, D>) -> Result<Checked<'c, D>, Mismatch> {
+    pub fn check<'c, I: AsInput<D>>(
+        &mut self,
+        node: NodeKey,
+        call: &'c Call<'c, D, I>,
+    ) -> Result<Checked<'c, D, I>, Mismatch> {
         let slots = PathSlabs { nodes: &self.nodes, path: &self.path };
         let Some(known) = self.nodes.get(node) else { return Err(Mismatch::UnknownNode { node }) };
         if let Some(parent) = known.parent {
@@ -237,7 +242,7 @@ impl<D: Device> Replayer<D> {
     ///
     /// # Errors
     /// [`Error::Mismatch`] if the call does not fit, and as [`launch`](Self::launch).
-    pub fn replay(&mut self, node: NodeKey, call: &Call<'_, D>) -> Result<Replayed, Error> {
+    pub fn replay<I: AsInput<D>>(&mut self, node: NodeKey, call: &Call<'_, D, I>) -> Result<Replayed, Error> {
         self.check_tail(node)?;
         let Checked { addresses, .. } = self.check(node, call)?;
         self.run(node, addresses, call)
@@ -252,7 +257,11 @@ impl<D: Device> Replayer<D> {
     /// [`Error::OldCheck`]; [`Mismatch::Pinned`] for an output that was pinned since the check; [`Error::Device`] for a launch that
     /// was refused. Liveness, epochs and path are as before.
     #[inline]
-    pub fn launch(&mut self, checked: Checked<'_, D>, call: &Call<'_, D>) -> Result<Replayed, Error> {
+    pub fn launch<I: AsInput<D>>(
+        &mut self,
+        checked: Checked<'_, D, I>,
+        call: &Call<'_, D, I>,
+    ) -> Result<Replayed, Error> {
         let Checked { node, addresses, moment, call: of } = checked;
         if moment != self.moment || !std::ptr::eq(of, call) {
             return Err(Error::OldCheck);
@@ -267,7 +276,12 @@ impl<D: Device> Replayer<D> {
 
     /// Replays a node that was found to fit.
     #[inline]
-    fn run(&mut self, key: NodeKey, addresses: Addresses, call: &Call<'_, D>) -> Result<Replayed, Error> {
+    fn run<I: AsInput<D>>(
+        &mut self,
+        key: NodeKey,
+        addresses: Addresses,
+        call: &Call<'_, D, I>,
+    ) -> Result<Replayed, Error> {
         self.enqueue(key, addresses, call)?;
         let Some(node) = self.nodes.get_mut(key) else { return Err(Error::UnknownNode { node: key }) };
         let Node { slab, sources, .. } = node;
@@ -284,11 +298,15 @@ impl<D: Device> Replayer<D> {
 
     /// Outputs as the reference path hands them back.
     #[cold]
-    fn one_by_one(&mut self, outputs: Outputs, call: &Call<'_, D>) -> Result<CallOutputs, Error> {
+    fn one_by_one<I: AsInput<D>>(
+        &mut self,
+        outputs: Outputs,
+        call: &Call<'_, D, I>,
+    ) -> Result<CallOutputs, Error> {
         self.cache.sweep();
         for input in call.inputs {
             // The caller lets go of it when the call is over, and an output may lie there already.
-            if let Input::Tensor { tensor, given_up: true } = input {
+            if let Input::Tensor { tensor, given_up: true } = input.as_input() {
                 self.cache.give_up(tensor.storage());
             }
         }
@@ -306,10 +324,10 @@ impl<D: Device> Replayer<D> {
     /// # Errors
     /// [`Error::HasRun`] for a node that has run, [`Error::Storage`] if `recorded` is not what was planned, and as
     /// [`replay`](Self::replay). A first run that was refused can be asked for again.
-    pub fn launch_recorded(
+    pub fn launch_recorded<I: AsInput<D>>(
         &mut self,
         node: NodeKey,
-        call: &Call<'_, D>,
+        call: &Call<'_, D, I>,
         recorded: &[Option<Tensor>],
     ) -> Result<(Replayed, Vec<(SlotIndex, Owner)>), Error> {
         let slots = PathSlabs { nodes: &self.nodes, path: &self.path };
@@ -466,7 +484,12 @@ impl<D: Device> Replayer<D> {
 
     /// Everything up to the launch.
     #[inline]
-    fn enqueue(&mut self, key: NodeKey, addresses: Addresses, call: &Call<'_, D>) -> Result<(), Error> {
+    fn enqueue<I: AsInput<D>>(
+        &mut self,
+        key: NodeKey,
+        addresses: Addresses,
+        call: &Call<'_, D, I>,
+    ) -> Result<(), Error> {
         let Some(node) = self.nodes.get_mut(key) else { return Err(Error::UnknownNode { node: key }) };
         let device = &*self.device;
         if addresses == Addresses::Changed {
@@ -486,7 +509,7 @@ impl<D: Device> Replayer<D> {
 
     /// Makes a node that was launched the current one.
     #[inline]
-    fn advance(&mut self, key: NodeKey, call: &Call<'_, D>) {
+    fn advance<I: AsInput<D>>(&mut self, key: NodeKey, call: &Call<'_, D, I>) {
         self.moment += 1;
         let Some(node) = self.nodes.get_mut(key) else { return };
         node.replays += 1;
@@ -508,9 +531,9 @@ impl<D: Device> Replayer<D> {
 
 /// What an output in memory of others is made from.
 #[cold]
-pub(crate) fn source<D: Device>(
+pub(crate) fn source<D: Device, I: AsInput<D>>(
     sources: &[(SlotIndex, Source)],
-    call: &Call<'_, D>,
+    call: &Call<'_, D, I>,
     output: SlotIndex,
 ) -> Option<Tensor> {
     let (_, source) = sources.iter().find(|(of, _)| *of == output)?;

@@ -5,7 +5,7 @@ use graphgrove_device::{Annotation, Device, DeviceError, DevicePtr, GatherRow, H
 use crate::check::StagedCheck;
 use crate::journal::Site;
 use crate::stage_plan::Member;
-use crate::{Call, Input};
+use crate::{AsInput, Call, Input};
 use graphgrove_storage::Tensor;
 use smallvec::SmallVec;
 
@@ -116,8 +116,8 @@ impl<D: Device> Staging<D> {
 
     /// Whether a call brings other host memory than the exec reads.
     #[inline]
-    pub(crate) fn has_other_hosts(&self, inputs: &[Input<'_, D>]) -> bool {
-        self.hosts.iter().any(|(input, read)| match inputs.get(*input as usize) {
+    pub(crate) fn has_other_hosts<I: AsInput<D>>(&self, inputs: &[I]) -> bool {
+        self.hosts.iter().any(|(input, read)| match inputs.get(*input as usize).map(AsInput::as_input) {
             Some(Input::Host(given)) => !given.is_same(read),
             _ => false,
         })
@@ -125,9 +125,9 @@ impl<D: Device> Staging<D> {
 
     /// A host input that was one buffer with an earlier one when the function was recorded, and is not in this call. Nobody can
     /// tell which of the two a recorded copy reads.
-    pub(crate) fn parted_host(&self, inputs: &[Input<'_, D>]) -> Option<u32> {
-        let given = |input: u32| match inputs.get(input as usize) {
-            Some(Input::Host(given)) => Some(*given),
+    pub(crate) fn parted_host<I: AsInput<D>>(&self, inputs: &[I]) -> Option<u32> {
+        let given = |input: u32| match inputs.get(input as usize).map(AsInput::as_input) {
+            Some(Input::Host(given)) => Some(given),
             _ => None,
         };
         self.hosts.iter().enumerate().find_map(|(at, (input, read))| {
@@ -155,11 +155,11 @@ impl<D: Device> Staging<D> {
     /// Writes the addresses of a call's inputs into the exec, where they differ from those that it has.
     ///
     /// When it fails, the exec may have some of them; the next call writes all.
-    pub(crate) fn patch(
+    pub(crate) fn patch<I: AsInput<D>>(
         &mut self,
         device: &D,
         exec: &mut D::Exec,
-        call: &Call<'_, D>,
+        call: &Call<'_, D, I>,
     ) -> Result<(), DeviceError> {
         // From here on the exec may differ from what is noted, until all of it is done.
         let all = std::mem::replace(&mut self.is_uncertain, true);
@@ -208,14 +208,14 @@ impl<D: Device> Staging<D> {
             }
         }
         for (input, read) in &mut self.hosts {
-            let Some(Input::Host(given)) = call.inputs.get(*input as usize) else { continue };
+            let Some(Input::Host(given)) = call.input(*input as usize) else { continue };
             if !all && given.is_same(read) {
                 continue;
             }
             for site in self.uploads.iter().filter(|site| site.input == *input) {
                 device.patch_upload(exec, site.node, site.to, given, site.offset)?;
             }
-            *read = (*given).clone();
+            *read = given.clone();
         }
         for check in &mut self.checks {
             check.written = at(check.input, 0);
@@ -225,7 +225,11 @@ impl<D: Device> Staging<D> {
     }
 
     /// Copies staged inputs in, one at a time, where the graph does not.
-    pub(crate) fn copy_in(&self, device: &D, call: &Call<'_, D>) -> Result<(), DeviceError> {
+    pub(crate) fn copy_in<I: AsInput<D>>(
+        &self,
+        device: &D,
+        call: &Call<'_, D, I>,
+    ) -> Result<(), DeviceError> {
         for table in self.tables.iter().filter(|table| table.node.is_none()) {
             for (row, to) in table.rows.iter().zip(&table.to) {
                 // The function may have given the buffer back, and a checking device been told so by the last launch.
@@ -238,7 +242,11 @@ impl<D: Device> Staging<D> {
     }
 
     /// Copies written inputs back, where the graph does not.
-    pub(crate) fn copy_back(&self, device: &D, call: &Call<'_, D>) -> Result<(), DeviceError> {
+    pub(crate) fn copy_back<I: AsInput<D>>(
+        &self,
+        device: &D,
+        call: &Call<'_, D, I>,
+    ) -> Result<(), DeviceError> {
         for back in self.backs.iter().filter(|back| back.node.is_none()) {
             device.copy(
                 call.stream,
@@ -252,20 +260,8 @@ impl<D: Device> Staging<D> {
 }
 
 /// The address `offset` bytes behind an input's first element. The call was checked, so there is one.
-fn address_of<D: Device>(call: &Call<'_, D>, input: u32, offset: u64) -> DevicePtr {
+fn address_of<D: Device, I: AsInput<D>>(call: &Call<'_, D, I>, input: u32, offset: u64) -> DevicePtr {
     let tensor = call.tensor(input as usize);
     let address = tensor.and_then(Tensor::locate).unwrap_or(DevicePtr::NULL);
     address.checked_add(offset).unwrap_or(DevicePtr::NULL)
-}
-
-impl<'a, D: Device> Call<'a, D> {
-    /// A tensor among all inputs: those of the call first, then the parameters.
-    #[must_use]
-    #[inline]
-    pub fn tensor(&self, input: usize) -> Option<&'a Tensor> {
-        match self.inputs.get(input) {
-            Some(given) => Input::tensor(given),
-            None => self.params?.tensors().get(input - self.inputs.len()),
-        }
-    }
 }
