@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use graphgrove::{Arg, Engine, Function, Layout, Outputs, Storage, Tensor};
+use graphgrove::{Arg, Backward, Engine, Function, Layout, Outputs, Storage, Tensor};
 use graphgrove_device::{Memory, SegmentMemory};
 use graphgrove_sim::SimDevice;
 use gungraun::{
@@ -118,6 +118,45 @@ fn take_into(((function, args, _), list): (Rig, &'static mut Vec<Option<Tensor>>
     list.clear();
 }
 
-library_benchmark_group!(name = calling, benchmarks = [call, take, take_into, record]);
+/// A forward that saves all its outputs and its backward, replayed by now, with the token of a forward that has just run.
+type Chain = (&'static Function<SimDevice>, Option<Backward<SimDevice>>);
+
+fn chain(saved: usize) -> Chain {
+    let device = Arc::new(SimDevice::builder().null_launch(true).checker(false).build());
+    let engine = leak(Engine::new(device).unwrap());
+    let layout = Layout::of::<f32>(&[8]).unwrap();
+    let forward = engine.function("F", move |cx| {
+        for _ in 0..saved {
+            let out = cx.empty(layout.clone())?;
+            cx.fill(&out, 0)?;
+            cx.save(&out);
+        }
+        Ok(Vec::new())
+    });
+    let backward = leak(engine.function("B", move |cx| {
+        for number in 0..saved {
+            drop(cx.take_saved(number)?);
+        }
+        Ok(Vec::new())
+    }));
+    for _ in 0..5 {
+        let (_, token) = forward.forward([]).unwrap();
+        drop(backward.backward(token, []).unwrap());
+    }
+    let (_, token) = forward.forward([]).unwrap();
+    assert_eq!(engine.stats().unwrap().calls.replays, 7);
+    (backward, Some(token))
+}
+
+#[library_benchmark]
+#[bench::of_1_saved(args = [chain(1)], config = at_most(1_975))]
+#[bench::of_160_saved(args = [chain(160)], config = at_most(47_200))]
+fn backward((function, token): Chain) {
+    if let Some(token) = token {
+        drop(function.backward(token, []));
+    }
+}
+
+library_benchmark_group!(name = calling, benchmarks = [call, take, take_into, backward, record]);
 
 main!(library_benchmark_groups = calling);

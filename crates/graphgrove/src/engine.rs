@@ -312,11 +312,11 @@ impl<D: Device> Shared<D> {
         D: 'a,
     {
         let saved = std::mem::replace(&mut token.saved, Saved::Nothing);
-        let tensors = saved.tensors();
-        // From here on the tensors alone hold what was saved, so that the backward can give it up.
-        drop(saved);
-        let count = tensors.len();
-        let mut all: Vec<Arg<'_, D>> = tensors.into_iter().map(Arg::Given).chain(args).collect();
+        let args = args.into_iter();
+        let mut all: Vec<Arg<'_, D>> = Vec::with_capacity(saved.len() + args.size_hint().0);
+        saved.take_each(|tensor| all.push(Arg::Given(tensor)));
+        let count = all.len();
+        all.extend(args);
         let kind = token.token.map_or(CallKind::Inference, CallKind::Backward);
         let done = self.run((function, params, stream), (kind, Some(token.grove), count), &mut all)?;
         // The call has consumed it.

@@ -109,11 +109,21 @@ pub(crate) enum Saved {
 }
 
 impl Saved {
-    pub(crate) fn tensors(&self) -> Vec<Tensor> {
+    /// How many tensors there are at most.
+    pub(crate) fn len(&self) -> usize {
         match self {
-            Self::Nothing => Vec::new(),
-            Self::Slots(saved, slots) => slots.iter().filter_map(|slot| saved.tensor(*slot)).collect(),
-            Self::Tensors(tensors) => tensors.clone(),
+            Self::Nothing => 0,
+            Self::Slots(_, slots) => slots.len(),
+            Self::Tensors(tensors) => tensors.len(),
+        }
+    }
+
+    /// Gives the tensors away, which alone hold what was saved from here on, so that the backward can give it up.
+    pub(crate) fn take_each(self, each: impl FnMut(Tensor)) {
+        match self {
+            Self::Nothing => {}
+            Self::Slots(saved, slots) => saved.take_each(&slots, each),
+            Self::Tensors(tensors) => tensors.into_iter().for_each(each),
         }
     }
 }

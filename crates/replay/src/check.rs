@@ -133,7 +133,8 @@ fn staged_fit<D: Device, I: AsInput<D>>(checks: &[StagedCheck], inputs: &[I]) ->
     Some(changed)
 }
 
-/// Whether an input is the output of the path that it was when it was recorded, as it was handed back.
+/// Whether an input is the output of the path that it was when it was recorded, as it was handed back, and nobody else has it if it
+/// dies by the call. False says nothing.
 #[inline]
 fn is_output<D: Device, I: AsInput<D>>(
     at: &NotStaged,
@@ -141,8 +142,9 @@ fn is_output<D: Device, I: AsInput<D>>(
     slots: &PathSlabs<'_, D>,
 ) -> bool {
     match (at.output, call.input(at.input as usize)) {
-        (Some((place, slot)), Some(Input::Tensor { tensor, .. })) => {
-            slots.slab(place).is_some_and(|slab| tensor.is_output_of(slab, slot))
+        (Some((place, slot)), Some(Input::Tensor { tensor, given_up })) => {
+            let Some(slab) = slots.slab(place) else { return false };
+            tensor.is_output_of(slab, slot) && (!at.dies || (given_up && slab.is_sole_handle(slot)))
         }
         _ => false,
     }
@@ -160,7 +162,8 @@ fn fits<D: Device, I: AsInput<D>>(
             Some(Expected::Managed { place, slot, offset, signature, dies }),
             Some(Input::Tensor { tensor, given_up }),
         ) => {
-            slots.slab(*place).is_some_and(|slab| tensor.is_value_of(slab, *slot))
+            let Some(slab) = slots.slab(*place) else { return false };
+            tensor.is_value_of(slab, *slot)
                 && tensor.offset_bytes() == *offset
                 && tensor.signature() == *signature
                 && (!*dies || (given_up && gives_up(call, slots, *place, *slot)))

@@ -117,8 +117,10 @@ impl<D: Device> Recording<D> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NotStaged {
     pub(crate) input: u32,
-    /// The output of the path that it is, as it was handed back, if it may be held by others too: its place and its slot.
+    /// The output of the path that it is, as it was handed back: its place and its slot.
     pub(crate) output: Option<(u32, SlotIndex)>,
+    /// Whether nobody else may hold that.
+    pub(crate) dies: bool,
 }
 
 /// Where the handle of an output in memory of others comes from.
@@ -270,12 +272,16 @@ fn staged_checks(inputs: &[Expected], written: &[DevicePtr]) -> Box<[StagedCheck
 
 fn not_staged<D: Device>(inputs: &[Expected], path: &PathSlabs<'_, D>) -> Box<[NotStaged]> {
     let others = (0..).zip(inputs).filter(|(_, expected)| !matches!(expected, Expected::Staged { .. }));
-    others.map(|(input, expected)| NotStaged { input, output: output(expected, path) }).collect()
+    let not_staged = |(input, expected): (u32, &Expected)| {
+        let dies = matches!(expected, Expected::Managed { dies: true, .. });
+        NotStaged { input, output: output(expected, path), dies }
+    };
+    others.map(not_staged).collect()
 }
 
-/// The output that an input is, and stays.
+/// The output that an input is.
 fn output<D: Device>(expected: &Expected, path: &PathSlabs<'_, D>) -> Option<(u32, SlotIndex)> {
-    let Expected::Managed { place, slot, offset, signature, dies: false } = *expected else { return None };
+    let Expected::Managed { place, slot, offset, signature, .. } = *expected else { return None };
     let planned = path.slab(place)?.outputs().get(slot.get() as usize)?;
     let is_whole = u64::try_from(planned.offset) == Ok(offset)
         && planned.layout.as_ref().is_some_and(|layout| layout.signature() == signature);

@@ -179,6 +179,23 @@ impl Sheet {
         self.words.iter().all(|word| word.held() == 0)
     }
 
+    /// Whether a handle is the only holder that the slot has had in this run.
+    #[inline]
+    pub(crate) fn is_sole_handle(&self, slot: SlotIndex) -> bool {
+        let at = slot.word() as usize;
+        let Some(word) = self.words.get(at) else { return false };
+        let is_set = |bits: u64| bits & slot.bit() != 0;
+        let is_saved = || {
+            self.table.saved.get(at).is_some_and(|saved| is_set(*saved))
+                && self.saved.load(Ordering::Relaxed) != 0
+        };
+        // A slot that has never had several waits as the output that owns it, if it waits.
+        is_set(word.held() & !word.waiting.load(Ordering::Relaxed))
+            && word.shared_of(slot.bit()) == 0
+            && !self.waiting_slow.get(at).is_some_and(|bits| is_set(bits.load(Ordering::Relaxed)))
+            && !is_saved()
+    }
+
     /// Who holds the slot. With handles in use on other threads it is a picture of the moment, and may be blurred.
     pub(crate) fn holders(&self, slot: SlotIndex) -> Holders {
         if !self.is_held(slot) {

@@ -381,6 +381,14 @@ impl Slab {
         self.sheet.table.owns(slot).then(|| self.sheet.table.output(slot)?.block).flatten()
     }
 
+    /// Whether a live slot has one holder, which is a handle, and has had no other in this run: the short answer to
+    /// [`holders`](Self::holders), where false says nothing.
+    #[must_use]
+    #[inline]
+    pub fn is_sole_handle(&self, slot: SlotIndex) -> bool {
+        self.sheet.is_sole_handle(slot) && self.is_live(slot)
+    }
+
     /// Who keeps a slot alive in this run.
     #[must_use]
     pub fn holders(&self, slot: SlotIndex) -> Holders {

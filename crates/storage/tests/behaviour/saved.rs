@@ -120,3 +120,98 @@ fn a_token_that_is_kept_over_the_next_run_holds_its_own_run_only() {
     assert!(!slab.is_live(slot(0)));
     assert_eq!(take(&mut slab, 3).len(), 0);
 }
+
+#[test]
+fn saved_outputs_that_are_taken_hold_by_themselves_and_all_others_are_let_go_of() {
+    let half = PlannedOutput::alias(OutputClass::Sibling(slot(1)), Layout::of::<f32>(&[4]).unwrap(), 16);
+    let outputs = vec![
+        saved(0),
+        saved(1),
+        half.read_by(Readers::Backward),
+        saved(3),
+        fresh(4),
+        saved(5),
+        fresh(6).read_by(Readers::Both),
+    ];
+    // Each asked for once; one twice; one with a part of it, before and behind; one that is the caller's; none.
+    for (asked, live) in [
+        (&[0, 3][..], 0b00_1001),
+        (&[3, 0, 3][..], 0b00_1001),
+        (&[2, 1][..], 0b00_0010),
+        (&[1, 2, 0][..], 0b00_0011),
+        (&[4, 5, 6][..], 0b110_0000),
+        (&[][..], 0),
+    ] {
+        let mut slab = slab(&Ledger::new(), outputs.clone());
+        let back = run(&mut slab, 1);
+        drop(back.outputs);
+        let asked: Vec<_> = asked.iter().copied().map(slot).collect();
+        let mut taken = Vec::new();
+        back.saved.unwrap().take_each(&asked, |tensor| taken.push(tensor));
+        assert_eq!(slab.live_word(0), live, "{asked:?}");
+        let places = taken.iter().map(|tensor| tensor.address().unwrap().get());
+        let block = |output: &graphgrove_storage::SlotIndex| slab.outputs()[output.get() as usize].block;
+        let given: Vec<u64> = asked
+            .iter()
+            .filter(|output| output.get() != 4)
+            .map(|output| match block(output) {
+                Some((base, _)) => base.get(),
+                None => block(&slot(1)).unwrap().0.get() + 16,
+            })
+            .collect();
+        assert_eq!(places.collect::<Vec<_>>(), given);
+        drop(taken);
+        assert!(!slab.any_live(), "{asked:?}");
+        // The slab is as good as new.
+        drop(run(&mut slab, 2));
+        assert!(!slab.any_live());
+    }
+}
+
+#[test]
+fn a_tensor_that_is_dropped_as_it_is_taken_takes_nothing_else_with_it() {
+    let mut slab = slab(&Ledger::new(), vec![saved(0), saved(1)]);
+    let mut seen = Vec::new();
+    let token = run(&mut slab, 1).saved.unwrap();
+    token.take_each(&[slot(0), slot(1), slot(0)], |tensor| seen.push(tensor.address().unwrap().get()));
+    assert_eq!(seen, [0x10_0000, seen[1], 0x10_0000]);
+    assert!(!slab.any_live());
+}
+
+#[test]
+fn a_panic_while_saved_outputs_are_taken_leaves_nothing_held() {
+    let mut slab = slab(&Ledger::new(), (0..3).map(saved).collect());
+    let token = run(&mut slab, 1).saved.unwrap();
+    let mut kept = Vec::new();
+    let taking = std::panic::AssertUnwindSafe(|| {
+        token.take_each(&[slot(0), slot(1), slot(2)], |tensor| {
+            assert!(kept.is_empty(), "one is enough");
+            kept.push(tensor);
+        });
+    });
+    assert!(std::panic::catch_unwind(taking).is_err());
+    assert_eq!(slab.live_word(0), 0b001);
+    kept.clear();
+    assert!(!slab.any_live());
+}
+
+#[test]
+fn a_slot_has_a_sole_handle_while_nobody_else_has_had_it_in_the_run() {
+    let outputs = vec![fresh(0), saved(1), fresh(2).read_by(Readers::Both)];
+    let mut slab = slab(&Ledger::new(), outputs);
+    let sole =
+        |slab: &graphgrove_storage::Slab| (0..3).map(|at| slab.is_sole_handle(slot(at))).collect::<Vec<_>>();
+    assert_eq!(sole(&slab), [false; 3]);
+    let mut back = run(&mut slab, 1);
+    assert_eq!(sole(&slab), [false; 3], "one waits, one is saved, one both");
+    let first = back.outputs.take(slot(0)).unwrap();
+    let mut taken = Vec::new();
+    back.saved.unwrap().take_each(&[slot(1), slot(2)], |tensor| taken.push(tensor));
+    assert_eq!(sole(&slab), [true, true, false], "the third waits too");
+    drop(back.outputs);
+    assert_eq!(sole(&slab), [true, true, false], "the third has had two, so nothing is said");
+    let again = first.clone();
+    assert_eq!(sole(&slab), [false, true, false]);
+    drop((first, again, taken));
+    assert_eq!(sole(&slab), [false; 3]);
+}
