@@ -186,7 +186,14 @@ impl Unary {
     pub fn of(self, a: f32) -> f32 {
         match self {
             Self::Neg => -a,
-            Self::Relu => a.max(0.0),
+            // Two zeros of different signs have an order of their own for each compiler, so it is said here.
+            Self::Relu => {
+                if a > 0.0 {
+                    a
+                } else {
+                    0.0
+                }
+            }
             Self::Square => a * a,
         }
     }
@@ -215,8 +222,10 @@ impl Binary {
             Self::Add => a + b,
             Self::Sub => a - b,
             Self::Mul => a * b,
-            Self::Min => a.min(b),
-            Self::Max => a.max(b),
+            // The first of two zeros; what is no number gives way to the other, as `f32::min` and `f32::max` have it.
+            Self::Min if b < a || a.is_nan() => b,
+            Self::Max if b > a || a.is_nan() => b,
+            Self::Min | Self::Max => a,
         }
     }
 }
