@@ -51,6 +51,8 @@ impl Scenario {
 fn counted(measure: &Measure) -> Option<Capability> {
     match measure {
         Measure::Counter(Counter::Driver | Counter::Execs, _) => Some(Capability::DriverCalls),
+        // What an exec of CUDA's costs is an estimate.
+        Measure::Counter(Counter::ExecBytes, _) => Some(Capability::DeviceBytes),
         Measure::Counter(Counter::Device, _) => Some(Capability::DeviceBytes),
         _ => None,
     }
@@ -60,7 +62,8 @@ fn counted(measure: &Measure) -> Option<Capability> {
 fn paged(reserved: &Measure, how: Comparison, with: &Measure) -> Option<Capability> {
     let is_any = how == Comparison::Equal
         && matches!(with, Measure::Number(Number::Name(_) | Number::Literal(0)) | Measure::Counter(..));
-    (matches!(reserved, Measure::Counter(Counter::Reserved, _)) && !is_any).then_some(Capability::SmallPages)
+    (matches!(reserved, Measure::Counter(Counter::Reserved | Counter::Budgeted, _)) && !is_any)
+        .then_some(Capability::SmallPages)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ pub enum Setting {
     Seed(u64),
     /// A bound of the engine.
     Limit(Limit, u32),
-    /// The most bytes that each pool may hold.
+    /// The most bytes that all pools of recordings and all execs of an engine may hold together.
     Budget(u64),
     /// How much memory the device has, in bytes.
     Memory(u64),

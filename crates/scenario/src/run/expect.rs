@@ -130,7 +130,7 @@ impl<D: Ground> Interp<'_, '_, D> {
     fn counter(&self, counter: Counter) -> Result<u64, Failure> {
         self.settle()?;
         let stats = self.site().engine.stats().map_err(|error| self.wrong(error))?;
-        let EngineStats { calls, pools, plain, nodes, pending_backwards, .. } = stats;
+        let EngineStats { calls, pools, plain, nodes, pending_backwards, exec_bytes, budgeted, .. } = stats;
         let device = &self.world.device;
         Ok(match counter {
             Counter::Calls => {
@@ -144,6 +144,8 @@ impl<D: Ground> Interp<'_, '_, D> {
             Counter::Failures => calls.failures,
             Counter::Copied => calls.copied_out,
             Counter::Nodes => nodes as u64,
+            Counter::ExecBytes => exec_bytes,
+            Counter::Budgeted => budgeted,
             Counter::Pending => pending_backwards as u64,
             Counter::Execs => {
                 let counts = device.driver_calls();
