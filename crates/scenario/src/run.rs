@@ -70,16 +70,8 @@ pub struct Options {
 /// ```
 #[must_use]
 pub fn run(scenario: &Scenario, options: &Options) -> Report {
-    if let Some(why) = &scenario.skip {
-        return Report::of(Outcome::Skipped { why: why.clone() });
-    }
-    let needs = scenario.needs();
-    let all = |lacks: fn(&Capability) -> bool| {
-        let words: Vec<&str> = needs.iter().filter(|need| lacks(need)).map(|need| need.word()).collect();
-        (!words.is_empty()).then(|| words.join(", "))
-    };
-    if let Some(missing) = all(|need| !need.is_built()) {
-        return Report::of(Outcome::Skipped { why: format!("requires {missing}") });
+    if let Some(why) = reason_to_skip(scenario, matches!(options.device, RunOn::Sim)) {
+        return Report::of(Outcome::Skipped { why });
     }
     match &options.device {
         RunOn::Sim => {
@@ -92,14 +84,27 @@ pub fn run(scenario: &Scenario, options: &Options) -> Report {
                 (Arc::clone(&device), Arc::new(device))
             })
         }
-        RunOn::Cuda(cuda) => match all(|need| need.is_simulated()) {
-            Some(missing) => {
-                let why = format!("requires {missing}, which the simulated device alone has");
-                Report::of(Outcome::Skipped { why })
-            }
-            None => run_on(scenario, options, |_| (Arc::clone(&cuda.device), Arc::clone(&cuda.code))),
-        },
+        RunOn::Cuda(cuda) => {
+            run_on(scenario, options, |_| (Arc::clone(&cuda.device), Arc::clone(&cuda.code)))
+        }
     }
+}
+
+/// Why a scenario is not run, if it is not: it says so itself, or needs what nothing has, or what this device has not.
+fn reason_to_skip(scenario: &Scenario, is_simulated: bool) -> Option<String> {
+    if scenario.skip.is_some() {
+        return scenario.skip.clone();
+    }
+    let needs = scenario.needs();
+    let all = |lacks: fn(&Capability) -> bool| {
+        let words: Vec<&str> = needs.iter().filter(|need| lacks(need)).map(|need| need.word()).collect();
+        (!words.is_empty()).then(|| format!("requires {}", words.join(", ")))
+    };
+    let missing = all(|need| !need.is_built());
+    missing.or_else(|| {
+        let here = all(|need| need.is_simulated()).filter(|_| !is_simulated);
+        here.map(|missing| format!("{missing}, which the simulated device alone has"))
+    })
 }
 
 /// Runs a scenario in every set-up, on devices that are opened by a seed.
@@ -252,4 +257,22 @@ fn settle<D: Ground>(yard: &memory::Graveyard<D>, device: &Arc<D>, is_poisoned: 
         return Ok(());
     }
     yard.settle(device).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_device_does_not_have_is_a_reason_to_skip_there_alone() {
+        let why = |text: &str, is_simulated| reason_to_skip(&crate::parse(text).unwrap(), is_simulated);
+        assert_eq!([true, false].map(|simulated| why("step\n", simulated)), [None, None]);
+        let faulty = "fault refuse at any 1\nexpect driver == 1\n";
+        assert_eq!(why(faulty, true), None);
+        let missing = "requires driver-calls, faults, which the simulated device alone has";
+        assert_eq!(why(faulty, false).as_deref(), Some(missing));
+        // What nothing has comes first, and what the scenario says itself before all.
+        assert_eq!(why("suspend\nset memory 1M\n", false).as_deref(), Some("requires suspend"));
+        assert_eq!(why("skip \"not now\"\nsuspend\n", false).as_deref(), Some("not now"));
+    }
 }
