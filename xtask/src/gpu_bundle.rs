@@ -18,7 +18,7 @@ const MOST_BYTES: u64 = 60 << 20;
 /// What `gpu-bundle` was asked to do.
 #[derive(Debug, Args)]
 pub(crate) struct GpuBundle {
-    /// Where the bundle goes. Programs and script of an earlier bundle there are replaced.
+    /// Where the bundle goes. Programs, script and scenarios of an earlier bundle there are replaced.
     folder: PathBuf,
 }
 
@@ -42,6 +42,9 @@ impl GpuBundle {
             if let Some(name) = from.file_name() {
                 copy(&from, &peer.join(name))?;
             }
+        }
+        for carried in programs::FOLDERS {
+            copy_folder(&root.join(carried), &folder.join(carried))?;
         }
         let script = folder.join("run.sh");
         std::fs::write(&script, script::text(PROGRAMS))
@@ -90,6 +93,19 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     std::fs::copy(from, to).map(drop).map_err(|source| Error::File { path: from.to_owned(), source })
 }
 
+/// Puts a copy of a folder there, in place of what is there.
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    if to.exists() {
+        std::fs::remove_dir_all(to).map_err(|source| Error::File { path: to.to_owned(), source })?;
+    }
+    for file in crate::workspace::files(from)? {
+        let target = to.join(file.strip_prefix(from).unwrap_or(&file));
+        create(target.parent().unwrap_or(to))?;
+        copy(&file, &target)?;
+    }
+    Ok(())
+}
+
 /// The bytes of all files below a folder.
 fn size(folder: &Path) -> Result<u64> {
     let mut bytes = 0;
@@ -126,6 +142,22 @@ mod tests {
         for script in programs::PEER_SCRIPTS {
             assert!(root.join(script).is_file(), "{script}");
         }
+        for folder in programs::FOLDERS {
+            assert!(root.join(folder).is_dir(), "{folder}");
+        }
+    }
+
+    #[test]
+    fn a_folder_is_copied_with_what_is_below_it_and_nothing_of_an_earlier_copy_stays() {
+        let shell = xshell::Shell::new().unwrap();
+        let folder = shell.create_temp_dir().unwrap();
+        let (from, to) = (folder.path().join("from"), folder.path().join("there/to"));
+        shell.write_file(from.join("a.scn"), "a").unwrap();
+        shell.write_file(from.join("below/b.scn"), "b").unwrap();
+        shell.write_file(to.join("old.scn"), "old").unwrap();
+        copy_folder(&from, &to).unwrap();
+        let copied = crate::workspace::files(&to).unwrap();
+        assert_eq!(copied, [to.join("a.scn"), to.join("below/b.scn")]);
     }
 
     #[test]

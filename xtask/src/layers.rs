@@ -51,7 +51,7 @@ pub(crate) const STACK: &[Layer] = &[
     layer("storage", Some(98254), "graphgrove-storage", "crates/storage", Purity::Edge),
     layer("replay", Some(98529), "graphgrove-replay", "crates/replay", Purity::Pure),
     layer("graphgrove", Some(98341), "graphgrove", "crates/graphgrove", Purity::Pure),
-    layer("scenario", None, "graphgrove-scenario", "crates/scenario", Purity::Pure),
+    layer("scenario", None, "graphgrove-scenario", "crates/scenario", Purity::Edge),
     layer("tests", None, "graphgrove-tests", "tests", Purity::Edge),
     layer("xtask", None, "xtask", "xtask", Purity::Pure),
 ];

@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use crate::error::{ParseError, Result};
 use crate::program::{Arg, Call, CallKind, How, InPlace, Line, Made, MoveTo, Op, Room, Statement, What};
 use crate::{
-    Capability, Demand, Expectation, Function, Measure, Name, NewTensor, Number, Operand, Scenario, Setting,
-    Values,
+    Demand, Expectation, Function, Measure, Name, NewTensor, Number, Operand, Scenario, Setting, Values,
 };
 
 /// What a name stands for.
@@ -522,27 +521,6 @@ fn constants(scenario: &Scenario) -> HashMap<String, Kind> {
 }
 
 impl Scenario {
-    /// What the engine has to be able to do for it, by what it says and by the words that it uses.
-    #[must_use]
-    pub fn needs(&self) -> Vec<Capability> {
-        let mut needs = self.requires.clone();
-        for line in self.functions.iter().flat_map(|function| &function.body) {
-            match &line.op {
-                Op::Let(_, Made::Draw(_)) => needs.push(Capability::Random),
-                Op::Fork(_) | Op::Join(_) => needs.push(Capability::SideStreams),
-                _ => {}
-            }
-        }
-        walk(&self.statements, &mut |statement| match &statement.what {
-            What::Seed(_) | What::Draw(..) => needs.push(Capability::Random),
-            What::Suspend | What::Resume => needs.push(Capability::Suspend),
-            _ => {}
-        });
-        needs.sort_by_key(|need| need.word());
-        needs.dedup();
-        needs
-    }
-
     /// One setting, the last one that is said.
     pub(crate) fn setting<T>(&self, of: impl Fn(&Setting) -> Option<T>) -> Option<T> {
         self.settings.iter().rev().find_map(of)

@@ -85,6 +85,10 @@ words! {
         Nodes => "nodes",
         /// Execs that exist on the device.
         Execs => "execs",
+        /// Bytes that the driver holds for them, as the engine says.
+        ExecBytes => "exec-bytes",
+        /// Bytes that count against the budget, as the engine says: those of the pools of recordings, and those of execs.
+        Budgeted => "budgeted",
         /// Backwards that may still run.
         Pending => "pending",
         /// Bytes that the pools of recordings hold of the device.

@@ -186,7 +186,14 @@ impl Unary {
     pub fn of(self, a: f32) -> f32 {
         match self {
             Self::Neg => -a,
-            Self::Relu => a.max(0.0),
+            // Two zeros of different signs have an order of their own for each compiler, so it is said here.
+            Self::Relu => {
+                if a > 0.0 {
+                    a
+                } else {
+                    0.0
+                }
+            }
             Self::Square => a * a,
         }
     }
@@ -215,8 +222,10 @@ impl Binary {
             Self::Add => a + b,
             Self::Sub => a - b,
             Self::Mul => a * b,
-            Self::Min => a.min(b),
-            Self::Max => a.max(b),
+            // The first of two zeros; what is no number gives way to the other, as `f32::min` and `f32::max` have it.
+            Self::Min if b < a || a.is_nan() => b,
+            Self::Max if b > a || a.is_nan() => b,
+            Self::Min | Self::Max => a,
         }
     }
 }
@@ -225,4 +234,22 @@ impl Binary {
 #[must_use]
 pub fn mixed(a: f32, b: f32, k: f32) -> f32 {
     (31.0 * a + 7.0 * b + k).rem_euclid(65521.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kernel of any device can do the same, to the last bit.
+    #[test]
+    fn zeros_of_both_signs_and_what_is_no_number_have_an_order() {
+        let bits = |value: f32| value.to_bits();
+        assert_eq!([-0.0, f32::NAN, -1.0].map(|a| bits(Unary::Relu.of(a))), [0; 3]);
+        for op in [Binary::Min, Binary::Max] {
+            assert_eq!(bits(op.of(-0.0, 0.0)), bits(-0.0));
+            assert_eq!(bits(op.of(0.0, -0.0)), bits(0.0));
+            assert_eq!([op.of(f32::NAN, 2.0), op.of(2.0, f32::NAN)], [2.0; 2]);
+        }
+        assert_eq!((Binary::Min.of(1.0, 2.0), Binary::Max.of(1.0, 2.0)), (1.0, 2.0));
+    }
 }

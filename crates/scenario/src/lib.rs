@@ -1,5 +1,5 @@
 #![doc = include_str!("../README.md")]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod check;
 mod error;
@@ -11,6 +11,7 @@ mod parse;
 mod place;
 mod print;
 pub mod program;
+mod requirements;
 mod run;
 mod setting;
 mod setup;
@@ -23,6 +24,6 @@ pub use place::Place;
 pub use program::{
     ErrorKind, Fill, ModeName, Name, NewTensor, Number, Old, Scenario, Shape, Statement, View, What,
 };
-pub use run::{Finding, Options, Outcome, Report, run, setups};
+pub use run::{Cuda, Finding, Options, Outcome, Report, RunOn, run, setups};
 pub use setting::{Capability, Filter, Limit, Setting};
 pub use setup::{LAYERS, Setup};

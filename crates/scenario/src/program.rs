@@ -124,6 +124,8 @@ pub enum ModeName {
     OnePool,
     /// In trees.
     Trees,
+    /// In trees if that is faster. Of functions alone.
+    Auto,
 }
 
 /// One statement of the program.
@@ -408,12 +410,16 @@ impl ModeName {
             Self::Eager => "eager",
             Self::OnePool => "one-pool",
             Self::Trees => "trees",
+            Self::Auto => "auto",
         }
     }
 
-    /// What a word stands for.
+    /// Those that a set-up can have.
+    pub const OF_SETUPS: [Self; 3] = [Self::Trees, Self::OnePool, Self::Eager];
+
+    /// What a word stands for, among those that a set-up can have.
     #[must_use]
     pub fn of(word: &str) -> Option<Self> {
-        [Self::Eager, Self::OnePool, Self::Trees].into_iter().find(|mode| mode.word() == word)
+        Self::OF_SETUPS.into_iter().find(|mode| mode.word() == word)
     }
 }

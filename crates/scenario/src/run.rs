@@ -7,30 +7,44 @@ mod device_run;
 mod expect;
 mod failure;
 mod faults;
+mod ground;
 mod interp;
 mod memory;
 mod model;
 mod needs;
 mod outcome;
 mod random;
+mod task;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use graphgrove_device::{Memory, Streams};
-
 use crate::run::failure::Failure;
+use crate::run::ground::Ground;
 use crate::run::interp::{Binding, Interp};
-use crate::run::world::World;
-use crate::{Scenario, Setting, Setup};
+use crate::run::world::{Opened, World};
+use crate::{Capability, Scenario, Setting, Setup};
 
+pub use ground::Cuda;
 pub use outcome::{Finding, Outcome, Report};
+
+/// The device that a scenario is run on.
+#[derive(Clone, Debug, Default)]
+pub enum RunOn {
+    /// The simulated device, a new one for each set-up.
+    #[default]
+    Sim,
+    /// The first CUDA device, one for all.
+    Cuda(Cuda),
+}
 
 /// How a scenario is run.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
+    /// The device.
+    pub device: RunOn,
     /// Only this mode.
     pub mode: Option<crate::ModeName>,
     /// Only so many layers.
@@ -56,19 +70,50 @@ pub struct Options {
 /// ```
 #[must_use]
 pub fn run(scenario: &Scenario, options: &Options) -> Report {
-    if let Some(why) = &scenario.skip {
-        return Report::of(Outcome::Skipped { why: why.clone() });
+    if let Some(why) = reason_to_skip(scenario, matches!(options.device, RunOn::Sim)) {
+        return Report::of(Outcome::Skipped { why });
     }
-    let missing: Vec<&str> =
-        scenario.needs().into_iter().filter(|need| !need.is_built()).map(crate::Capability::word).collect();
-    if !missing.is_empty() {
-        return Report::of(Outcome::Skipped { why: format!("requires {}", missing.join(", ")) });
+    match &options.device {
+        RunOn::Sim => {
+            let memory = scenario.setting(|setting| match setting {
+                Setting::Memory(bytes) => Some(*bytes),
+                _ => None,
+            });
+            run_on(scenario, options, |seed| {
+                let device = Arc::new(ground::simulated(seed, memory));
+                (Arc::clone(&device), Arc::new(device))
+            })
+        }
+        RunOn::Cuda(cuda) => {
+            run_on(scenario, options, |_| (Arc::clone(&cuda.device), Arc::clone(&cuda.code)))
+        }
     }
+}
+
+/// Why a scenario is not run, if it is not: it says so itself, or needs what nothing has, or what this device has not.
+fn reason_to_skip(scenario: &Scenario, is_simulated: bool) -> Option<String> {
+    if scenario.skip.is_some() {
+        return scenario.skip.clone();
+    }
+    let needs = scenario.needs();
+    let all = |lacks: fn(&Capability) -> bool| {
+        let words: Vec<&str> = needs.iter().filter(|need| lacks(need)).map(|need| need.word()).collect();
+        (!words.is_empty()).then(|| format!("requires {}", words.join(", ")))
+    };
+    let missing = all(|need| !need.is_built());
+    missing.or_else(|| {
+        let here = all(|need| need.is_simulated()).filter(|_| !is_simulated);
+        here.map(|missing| format!("{missing}, which the simulated device alone has"))
+    })
+}
+
+/// Runs a scenario in every set-up, on devices that are opened by a seed.
+fn run_on<D: Ground>(scenario: &Scenario, options: &Options, open: impl Fn(u64) -> Opened<D>) -> Report {
     let mut report = Report::of(Outcome::Passed);
     for setup in setups(scenario, options) {
         report.setups += 1;
         let explains = options.explain && report.explained.is_empty();
-        match run_in(scenario, setup, options.seed, explains) {
+        match run_in(scenario, setup, options.seed, &open, explains) {
             Ok(seen) => {
                 report.compared += seen.compared;
                 // One is enough, or nobody reads it: the first that was asked for.
@@ -78,7 +123,7 @@ pub fn run(scenario: &Scenario, options: &Options) -> Report {
             }
             Err((failure, _)) => {
                 // Once more, and this time somebody looks.
-                let again = run_in(scenario, setup, options.seed, true);
+                let again = run_in(scenario, setup, options.seed, &open, true);
                 let explained = again.err().map(|(_, explained)| explained).unwrap_or_default();
                 report.outcome = Outcome::of(setup, failure, explained);
                 break;
@@ -115,10 +160,11 @@ struct Seen {
     explained: String,
 }
 
-fn run_in(
+fn run_in<D: Ground>(
     scenario: &Scenario,
     setup: Setup,
     seed: Option<u64>,
+    open: &impl Fn(u64) -> Opened<D>,
     explains: bool,
 ) -> Result<Seen, (Failure, String)> {
     let of_file = scenario.setting(|setting| match setting {
@@ -128,7 +174,7 @@ fn run_in(
     let seed = seed.or(of_file).unwrap_or(0);
     let start =
         |error: &dyn std::fmt::Display| (Failure::Wrong { line: 0, why: error.to_string() }, String::new());
-    let world = World::new(scenario, setup, seed, explains).map_err(|error| start(&error))?;
+    let world = World::new(scenario, setup, open(seed), explains).map_err(|error| start(&error))?;
     let mut interp = Interp::new(&world, seed);
     let ran = catch_unwind(AssertUnwindSafe(|| {
         interp.block(&scenario.statements)?;
@@ -142,7 +188,7 @@ fn run_in(
     });
     let explained = if explains { explain(&world) } else { String::new() };
     if let Err(failure) = ran {
-        let verdict = if world.is_poisoned.load(Ordering::Relaxed) { Ok(()) } else { world.device.verdict() };
+        let verdict = if world.is_poisoned.load(Ordering::Relaxed) { Ok(()) } else { world.device.found() };
         let found = verdict.err().map(|found| format!("the checker found:\n{found}\n")).unwrap_or_default();
         return Err((failure, format!("{explained}{found}")));
     }
@@ -154,7 +200,7 @@ fn run_in(
 }
 
 /// What the engines have made of the program, and of the last calls.
-fn explain(world: &World<'_>) -> String {
+fn explain<D: Ground>(world: &World<'_, D>) -> String {
     let mut text = String::new();
     if let Some(log) = &world.log {
         text.push_str("the last calls:\n");
@@ -176,14 +222,14 @@ fn explain(world: &World<'_>) -> String {
 }
 
 /// Lets go of everything, and looks whether all memory is given back and whether the checker has found anything.
-fn end(
-    world: World<'_>,
-    names: std::collections::BTreeMap<String, Binding>,
+fn end<D: Ground>(
+    world: World<'_, D>,
+    names: std::collections::BTreeMap<String, Binding<D>>,
     seed: u64,
 ) -> Result<(), String> {
     let is_poisoned = world.is_poisoned.load(Ordering::Relaxed);
     let World { device, sites, yard, sets, left, .. } = world;
-    device.clear_faults();
+    device.forget_faults();
     for function in sites.iter().flat_map(|site| site.functions.values()) {
         function.state.hidden.lock().clear();
     }
@@ -200,26 +246,33 @@ fn end(
     if is_poisoned {
         return Ok(());
     }
-    let left = device.live_segments();
-    if left > 0 {
-        return Err(format!("after the end {left} segments are left on the device"));
-    }
-    let info = device.memory_info().map_err(|error| error.to_string())?;
-    if info.free != info.total {
-        return Err(format!("after the end {} bytes are left on the device", info.total - info.free));
-    }
-    device.verdict().map_err(|found| format!("the checker found:\n{found}"))
+    device.has_everything_back().map_err(|left| format!("after the end {left}"))?;
+    device.found().map_err(|found| format!("the checker found:\n{found}"))
 }
 
-fn settle(
-    yard: &memory::Graveyard,
-    device: &Arc<graphgrove_sim::SimDevice>,
-    is_poisoned: bool,
-) -> Result<(), String> {
+fn settle<D: Ground>(yard: &memory::Graveyard<D>, device: &Arc<D>, is_poisoned: bool) -> Result<(), String> {
     if is_poisoned {
         let _ = device.synchronize();
         yard.clear();
         return Ok(());
     }
     yard.settle(device).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_device_does_not_have_is_a_reason_to_skip_there_alone() {
+        let why = |text: &str, is_simulated| reason_to_skip(&crate::parse(text).unwrap(), is_simulated);
+        assert_eq!([true, false].map(|simulated| why("step\n", simulated)), [None, None]);
+        let faulty = "fault refuse at any 1\nexpect driver == 1\n";
+        assert_eq!(why(faulty, true), None);
+        let missing = "requires driver-calls, faults, which the simulated device alone has";
+        assert_eq!(why(faulty, false).as_deref(), Some(missing));
+        // What nothing has comes first, and what the scenario says itself before all.
+        assert_eq!(why("suspend\nset memory 1M\n", false).as_deref(), Some("requires suspend"));
+        assert_eq!(why("skip \"not now\"\nsuspend\n", false).as_deref(), Some("not now"));
+    }
 }

@@ -14,7 +14,7 @@ pub enum Setting {
     Seed(u64),
     /// A bound of the engine.
     Limit(Limit, u32),
-    /// The most bytes that each pool may hold.
+    /// The most bytes that all pools of recordings and all execs of an engine may hold together.
     Budget(u64),
     /// How much memory the device has, in bytes.
     Memory(u64),
@@ -76,7 +76,7 @@ words! {
 }
 
 words! {
-    /// Something that an engine may be able to do.
+    /// Something that an engine may be able to do, or the device that it is on.
     Capability, "a capability" {
         /// Random numbers inside of functions.
         Random => "random",
@@ -98,13 +98,40 @@ words! {
         Lending => "lending",
         /// An observer of the engine, and reports.
         Reports => "reports",
+        /// Calls of the driver that go wrong when they are told to.
+        Faults => "faults",
+        /// A device with as little memory as is wanted.
+        BoundedMemory => "bounded-memory",
+        /// A device that maps memory in pages of a few kilobytes.
+        SmallPages => "small-pages",
+        /// A driver whose calls are counted.
+        DriverCalls => "driver-calls",
+        /// A device of which nobody else uses a byte.
+        DeviceBytes => "device-bytes",
+        /// A clock that stands still but for calls of the driver.
+        CountedTime => "counted-time",
     }
 }
 
 impl Capability {
-    /// Whether the engine can do it.
+    /// Whether it is there on some device.
     #[must_use]
     pub const fn is_built(self) -> bool {
-        matches!(self, Self::Random | Self::SideStreams)
+        self.is_simulated()
+            || matches!(self, Self::Random | Self::SideStreams | Self::MeasuredSwitch | Self::Budgets)
+    }
+
+    /// Whether the simulated device alone has it.
+    #[must_use]
+    pub const fn is_simulated(self) -> bool {
+        matches!(
+            self,
+            Self::Faults
+                | Self::BoundedMemory
+                | Self::SmallPages
+                | Self::DriverCalls
+                | Self::DeviceBytes
+                | Self::CountedTime
+        )
     }
 }

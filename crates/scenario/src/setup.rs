@@ -34,15 +34,22 @@ impl Setup {
     }
 
     pub(crate) fn mode(self) -> Mode {
-        match self.mode {
-            ModeName::Eager => Mode::Eager,
-            ModeName::OnePool => Mode::OnePool,
-            ModeName::Trees => Mode::Trees,
-        }
+        self.mode.of_engine()
     }
 
     pub(crate) fn layers(self) -> Layers {
         Layers::prefix(self.layers)
+    }
+}
+
+impl ModeName {
+    pub(crate) fn of_engine(self) -> Mode {
+        match self {
+            Self::Eager => Mode::Eager,
+            Self::OnePool => Mode::OnePool,
+            Self::Trees => Mode::Trees,
+            Self::Auto => Mode::Auto,
+        }
     }
 }
 

@@ -116,10 +116,30 @@ fn the_exit_status_says_whether_all_passed_or_something_failed_or_is_no_scenario
     let none = command("none", "what is this\n", &[]);
     assert_eq!(none.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&none.stderr).contains("none.scn:1:1: found `what`"));
-    assert_eq!(command("cuda", "step\n", &["--device", "cuda"]).status.code(), Some(2));
     let missing =
         Command::new(env!("CARGO_BIN_EXE_graphgrove-scenario")).arg("/no/such.scn").output().unwrap();
     assert_eq!(missing.status.code(), Some(2));
+}
+
+#[test]
+fn a_device_that_is_not_there_is_said_before_anything_runs() {
+    let output = command("abacus", "step\n", &["--device", "abacus"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(said, "scenario: there is no device `abacus`: the devices are sim and cuda\n");
+    // A driver that is there would open, so it is hidden: the program finds no device that it may see.
+    let file = std::env::temp_dir().join(format!("graphgrove-{}-hidden.scn", std::process::id()));
+    std::fs::write(&file, "step\n").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_graphgrove-scenario"))
+        .arg(&file)
+        .args(["--device", "cuda"])
+        .env("CUDA_VISIBLE_DEVICES", "")
+        .output();
+    std::fs::remove_file(file).unwrap();
+    let output = output.unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(2), &b""[..]));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.starts_with("scenario: --device cuda: ") && said.lines().count() == 1, "{said}");
 }
 
 #[test]

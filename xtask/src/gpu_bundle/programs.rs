@@ -90,6 +90,14 @@ pub(super) const PROGRAMS: &[Program] = &[
         runs: &[(Check, "engine", "")],
     },
     Program {
+        name: "graphgrove-scenario",
+        package: "graphgrove-scenario",
+        kind: Kind::Binary,
+        target: "graphgrove-scenario",
+        file: "crates/scenario/src/bin/scenario.rs",
+        runs: &[(Check, "scenarios", "--device cuda tests/scenarios tests/scenarios/regressions")],
+    },
+    Program {
         name: "train",
         package: "graphgrove",
         kind: Kind::Example,
@@ -137,6 +145,9 @@ pub(super) const PROGRAMS: &[Program] = &[
         runs: &[(Bench, "on-cuda", "--json RESULTS/on-cuda.json")],
     },
 ];
+
+/// Folders that programs read, from the root, and at the same place in the bundle.
+pub(super) const FOLDERS: &[&str] = &["tests/scenarios"];
 
 /// Programs in Python, run with whatever version of `torch` the machine has, from the root.
 pub(super) const PEER_SCRIPTS: &[&str] = &["benches/peer/pytorch.py"];

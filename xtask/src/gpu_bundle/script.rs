@@ -165,7 +165,7 @@ mod tests {
         });
         let (printed, is_green) = run(&shell, folder.path());
         assert!(is_green, "{printed}");
-        assert_eq!(printed.lines().last(), Some("303 passed, 0 failed, 15 skipped"), "{printed}");
+        assert_eq!(printed.lines().last(), Some("304 passed, 0 failed, 15 skipped"), "{printed}");
         let kept = shell.read_file(folder.path().join("results/train.txt")).unwrap();
         assert_eq!(kept, "bin/train --device cuda\n");
     }
@@ -183,7 +183,7 @@ mod tests {
         shell.remove_path(folder.path().join("bin/decode")).unwrap();
         let (printed, is_green) = run(&shell, folder.path());
         assert!(!is_green);
-        assert_eq!(printed.lines().last(), Some("303 passed, 5 failed, 0 skipped"), "{printed}");
+        assert_eq!(printed.lines().last(), Some("304 passed, 5 failed, 0 skipped"), "{printed}");
         assert!(printed.contains("FAILED a_rule"), "{printed}");
     }
 

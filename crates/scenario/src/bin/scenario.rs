@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use graphgrove_scenario::{Finding, ModeName, Options, Outcome, Report, parse, run};
+use graphgrove_scenario::{Cuda, Finding, ModeName, Options, Outcome, Report, RunOn, parse, run};
 
 /// What was asked for.
 #[derive(Debug, Parser)]
@@ -50,22 +50,24 @@ struct Tally {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match arguments.device.as_str() {
-        "sim" => {}
-        "cuda" => {
-            eprintln!(
-                "scenario: --device cuda is not built yet: the kernels of scenarios are written for the simulated device"
-            );
-            return ExitCode::from(2);
-        }
+    let device = match arguments.device.as_str() {
+        "sim" => RunOn::Sim,
+        "cuda" => match Cuda::open() {
+            Ok(cuda) => RunOn::Cuda(cuda),
+            Err(error) => {
+                eprintln!("scenario: --device cuda: {error}");
+                return ExitCode::from(2);
+            }
+        },
         other => {
             eprintln!("scenario: there is no device `{other}`: the devices are sim and cuda");
             return ExitCode::from(2);
         }
-    }
+    };
     let start = Instant::now();
     let mut tally = Tally::default();
     let options = Options {
+        device,
         mode: arguments.mode,
         layers: arguments.layers,
         seed: arguments.seed,

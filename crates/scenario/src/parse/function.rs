@@ -35,7 +35,8 @@ pub(super) fn function(cursor: &mut Cursor<'_>, row: &Row) -> Result<Function> {
         if cursor.eat("old") {
             old_outputs = Some(old(cursor)?);
         } else if cursor.eat("mode") {
-            mode = Some(mode_name(cursor)?);
+            let all = [ModeName::Trees, ModeName::OnePool, ModeName::Eager, ModeName::Auto];
+            mode = Some(cursor.one_of(&all, ModeName::word, "a mode")?);
         } else {
             return Err(cursor.expected("`old` or `mode`"));
         }
@@ -57,7 +58,7 @@ pub(super) fn old(cursor: &mut Cursor<'_>) -> Result<Old> {
 }
 
 pub(super) fn mode_name(cursor: &mut Cursor<'_>) -> Result<ModeName> {
-    cursor.one_of(&[ModeName::Trees, ModeName::OnePool, ModeName::Eager], ModeName::word, "a mode")
+    cursor.one_of(&ModeName::OF_SETUPS, ModeName::word, "a mode")
 }
 
 fn line(row: &Row) -> Result<Line> {

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
 use graphgrove::{Arg as EngineArg, CallStats, Error, Outputs, ParamSet, Tensor};
-use graphgrove_sim::{SimDevice, SimHostBuffer};
+use graphgrove_sim::CallCounts;
 use graphgrove_storage::Error as StorageError;
 
 use crate::check::Kind;
@@ -14,24 +14,25 @@ use crate::run::body::{self, Register};
 use crate::run::compare::is_same;
 use crate::run::device_run::{LUCK, SENSE};
 use crate::run::failure::Failure;
+use crate::run::ground::Ground;
 use crate::run::interp::{Binding, Done, Interp, Origin, Pending};
 use crate::run::model::{ModelRun, ModelTensor};
 use crate::run::world::{LOGGED, Registered, writes};
 use crate::{ErrorKind, Function, ModeName, Name, Setting, Setup};
 
 /// One argument, resolved.
-enum Resolved {
+enum Resolved<D: Ground> {
     Kept(String, ModelTensor),
     Given(Option<Tensor>, ModelTensor),
     Param(String, ModelTensor),
     Number(u64),
-    Host(SimHostBuffer, Vec<f32>),
+    Host(D::HostBuffer, Vec<f32>),
 }
 
 /// What a call came to.
-type Called = std::thread::Result<graphgrove::Result<(Outputs, Option<graphgrove::Backward<SimDevice>>)>>;
+type Called<D> = std::thread::Result<graphgrove::Result<(Outputs, Option<graphgrove::Backward<D>>)>>;
 
-impl<'s> Interp<'_, 's> {
+impl<'s, D: Ground> Interp<'_, 's, D> {
     pub(crate) fn call(&mut self, call: &'s Call, tries: bool) -> Done {
         let site = self.site();
         let (Some(registered), Some(function)) =
@@ -103,7 +104,7 @@ impl<'s> Interp<'_, 's> {
         }
     }
 
-    fn resolve(&mut self, arg: &Arg) -> Result<Resolved, Failure> {
+    fn resolve(&mut self, arg: &Arg) -> Result<Resolved<D>, Failure> {
         Ok(match arg {
             Arg::Number(number) => Resolved::Number(self.number(number)),
             Arg::New(tensor) => {
@@ -132,7 +133,7 @@ impl<'s> Interp<'_, 's> {
     }
 
     /// Hands over what the body is to drop.
-    fn leave_to_body(&mut self, registered: &Registered, function: &Function) {
+    fn leave_to_body(&mut self, registered: &Registered<D>, function: &Function) {
         for line in &function.body {
             if let Op::DropCallers(name) = &line.op
                 && let Some(binding) = self.names.remove(&name.text)
@@ -151,8 +152,8 @@ impl<'s> Interp<'_, 's> {
     }
 
     /// The inputs whose values are gone.
-    fn unreadable(&self, args: &[Resolved]) -> Vec<ModelTensor> {
-        let gone = |arg: &Resolved| match arg {
+    fn unreadable(&self, args: &[Resolved<D>]) -> Vec<ModelTensor> {
+        let gone = |arg: &Resolved<D>| match arg {
             Resolved::Kept(name, model) => match self.names.get(name) {
                 Some(Binding::Tensor(handle)) if handle.tensor.address().is_err() => Some(model.clone()),
                 _ => None,
@@ -166,10 +167,10 @@ impl<'s> Interp<'_, 's> {
     fn make(
         &self,
         call: &Call,
-        registered: &Registered,
-        args: &mut [Resolved],
-        backward: Option<Pending>,
-    ) -> Result<(Called, bool), Failure> {
+        registered: &Registered<D>,
+        args: &mut [Resolved<D>],
+        backward: Option<Pending<D>>,
+    ) -> Result<(Called<D>, bool), Failure> {
         let names: Vec<String> = args
             .iter()
             .filter_map(|arg| match arg {
@@ -185,7 +186,7 @@ impl<'s> Interp<'_, 's> {
             self.world.sets.write().insert(names.clone(), set);
         }
         let sets = self.world.sets.read();
-        let mut engine_args: Vec<EngineArg<'_, SimDevice>> = Vec::new();
+        let mut engine_args: Vec<EngineArg<'_, D>> = Vec::new();
         for arg in args.iter_mut() {
             match arg {
                 Resolved::Kept(name, _) => match self.names.get(name.as_str()) {
@@ -219,12 +220,12 @@ impl<'s> Interp<'_, 's> {
     fn succeeded(
         &mut self,
         call: &Call,
-        registered: &Registered,
+        registered: &Registered<D>,
         function: &Function,
-        args: Vec<Resolved>,
+        args: Vec<Resolved<D>>,
         saved: Vec<ModelTensor>,
         mut outputs: Outputs,
-        token: Option<graphgrove::Backward<SimDevice>>,
+        token: Option<graphgrove::Backward<D>>,
     ) -> Done {
         let draws = function.body.iter().any(|line| matches!(line.op, Op::Let(_, Made::Draw(_))));
         if draws && self.is_crowded() {
@@ -286,7 +287,7 @@ impl<'s> Interp<'_, 's> {
     fn model_call(
         &mut self,
         function: &Function,
-        args: &[Resolved],
+        args: &[Resolved<D>],
         saved: &[ModelTensor],
     ) -> Result<(Vec<ModelTensor>, Vec<ModelTensor>), Failure> {
         let constants = crate::run::world::constants(self.world.scenario);
@@ -332,7 +333,7 @@ impl<'s> Interp<'_, 's> {
         call: &Call,
         tries: bool,
         function: &Function,
-        (args, gone, has_fired): (&[Resolved], &[ModelTensor], bool),
+        (args, gone, has_fired): (&[Resolved<D>], &[ModelTensor], bool),
         (of, saved): (Option<String>, &[ModelTensor]),
         error: &Error,
     ) -> Done {
@@ -403,7 +404,7 @@ impl<'s> Interp<'_, 's> {
     }
 
     /// After a call that failed: an effect on memory of the caller's has happened once or not at all, if it is one effect.
-    fn settle_writes(&mut self, function: &Function, args: &[Resolved]) -> Done {
+    fn settle_writes(&mut self, function: &Function, args: &[Resolved<D>]) -> Done {
         let written = writes(function);
         if written.inputs.is_empty() || self.is_poisoned() {
             return Ok(());
@@ -420,7 +421,7 @@ impl<'s> Interp<'_, 's> {
                 _ => None,
             })
             .collect();
-        let is_written = |binding: &Binding| match binding {
+        let is_written = |binding: &Binding<D>| match binding {
             Binding::Tensor(handle) | Binding::Param(handle) => storages.contains(&handle.model.storage),
             _ => false,
         };
@@ -478,22 +479,23 @@ impl<'s> Interp<'_, 's> {
         has_own_pool(forward) || saved.iter().any(is_lost)
     }
 
-    fn observe(&self) -> Option<(CallStats, graphgrove_sim::CallCounts)> {
+    fn observe(&self) -> Option<(CallStats, Option<CallCounts>)> {
         if self.is_crowded() {
             return None;
         }
-        Some((self.site().engine.stats().ok()?.calls, self.world.device.counts()))
+        Some((self.site().engine.stats().ok()?.calls, self.world.device.driver_calls()))
     }
 
     fn observed(
         &self,
         call: &Call,
-        registered: &Registered,
-        before: Option<(CallStats, graphgrove_sim::CallCounts)>,
+        registered: &Registered<D>,
+        before: Option<(CallStats, Option<CallCounts>)>,
     ) {
         let Some((before, counts)) = before else { return };
-        let made = self.world.device.counts().since(&counts).total();
-        self.world.driver_calls.store(made, Ordering::Relaxed);
+        let counts = self.world.device.driver_calls().zip(counts);
+        let made = counts.map(|(now, before)| now.since(&before).total());
+        self.world.driver_calls.store(made.unwrap_or_default(), Ordering::Relaxed);
         let Ok(stats) = self.site().engine.stats() else { return };
         let after = stats.calls;
         let mut of = registered.counts.lock();
@@ -519,7 +521,8 @@ impl<'s> Interp<'_, 's> {
                 log.pop_front();
             }
             let became = if became.is_empty() { "failed".to_owned() } else { became.join(", ") };
-            log.push_back(format!("line {}: {} {became}, by {made} driver calls", self.line, call.function));
+            let by = made.map_or_else(String::new, |made| format!(", by {made} driver calls"));
+            log.push_back(format!("line {}: {} {became}{by}", self.line, call.function));
         }
     }
 }

@@ -6,6 +6,7 @@ use graphgrove::Tensor;
 use graphgrove_storage::Error as StorageError;
 
 use crate::run::failure::Failure;
+use crate::run::ground::Ground;
 use crate::run::interp::{Binding, Done, Handle, Interp, Origin};
 use crate::run::memory::read;
 use crate::run::model::ModelTensor;
@@ -29,7 +30,7 @@ pub(crate) fn index(shape: &[u64], at: usize) -> String {
     format!("[{}]", index.join(", "))
 }
 
-impl Interp<'_, '_> {
+impl<D: Ground> Interp<'_, '_, D> {
     /// Compares every value that can be read, and the blocks that all values lie in.
     pub(crate) fn compare_all(&mut self) -> Done {
         if self.is_poisoned() {
@@ -88,14 +89,14 @@ impl Interp<'_, '_> {
     /// device when nothing captures.
     pub(crate) fn read(&self, tensor: &Tensor) -> Result<Vec<f32>, StorageError> {
         if !self.is_crowded() {
-            return read(&self.world.device, tensor);
+            return read(&*self.world.device, tensor);
         }
         match self.site().engine.read::<f32>(tensor) {
             Ok(values) => Ok(values),
             Err(graphgrove::Error::Storage(error)) => Err(error),
             Err(graphgrove::Error::Device(error)) => Err(error.into()),
             // An engine that is shut down calls nothing in between.
-            Err(_) => read(&self.world.device, tensor),
+            Err(_) => read(&*self.world.device, tensor),
         }
     }
 
@@ -133,8 +134,8 @@ impl Interp<'_, '_> {
             ModeName::Eager => false,
             ModeName::OnePool => registered.attempts.load(Ordering::Relaxed) > *attempts,
             // Where any pending backward holds a step up, it begins whenever the last of them has run.
-            ModeName::Trees if self.world.setup.layers == 0 => now > 0,
-            ModeName::Trees => now > *steps,
+            ModeName::Trees | ModeName::Auto if self.world.setup.layers == 0 => now > 0,
+            ModeName::Trees | ModeName::Auto => now > *steps,
         };
         if has_reason {
             Ok(())

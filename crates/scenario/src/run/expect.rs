@@ -3,14 +3,15 @@
 use std::sync::atomic::Ordering;
 
 use graphgrove::EngineStats;
-use graphgrove_device::{Call as DriverCall, Memory};
+use graphgrove_device::Call as DriverCall;
 
 use crate::run::compare::{index, is_same};
 use crate::run::failure::Failure;
+use crate::run::ground::Ground;
 use crate::run::interp::{Binding, Done, Interp};
 use crate::{Counter, Demand, Expectation, Measure, Name, Setup, Values};
 
-impl Interp<'_, '_> {
+impl<D: Ground> Interp<'_, '_, D> {
     pub(crate) fn expect(&mut self, expectation: &Expectation) -> Done {
         let setup = self.world.setup;
         let is_demanded = match expectation.of {
@@ -129,7 +130,7 @@ impl Interp<'_, '_> {
     fn counter(&self, counter: Counter) -> Result<u64, Failure> {
         self.settle()?;
         let stats = self.site().engine.stats().map_err(|error| self.wrong(error))?;
-        let EngineStats { calls, pools, plain, nodes, pending_backwards, .. } = stats;
+        let EngineStats { calls, pools, plain, nodes, pending_backwards, exec_bytes, budgeted, .. } = stats;
         let device = &self.world.device;
         Ok(match counter {
             Counter::Calls => {
@@ -143,10 +144,14 @@ impl Interp<'_, '_> {
             Counter::Failures => calls.failures,
             Counter::Copied => calls.copied_out,
             Counter::Nodes => nodes as u64,
+            Counter::ExecBytes => exec_bytes,
+            Counter::Budgeted => budgeted,
             Counter::Pending => pending_backwards as u64,
             Counter::Execs => {
-                let counts = device.counts();
-                counts.of(DriverCall::Instantiate) - counts.of(DriverCall::DestroyExec)
+                let counts = device.driver_calls();
+                counts.map_or(0, |counts| {
+                    counts.of(DriverCall::Instantiate) - counts.of(DriverCall::DestroyExec)
+                })
             }
             Counter::Reserved => pools.iter().map(|pool| pool.ranges.reserved).sum(),
             Counter::Live => pools.iter().map(|pool| pool.ranges.live).sum(),

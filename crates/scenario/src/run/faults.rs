@@ -7,6 +7,7 @@ use graphgrove_device::Call as DriverCall;
 use graphgrove_sim::{CallCounts, Failure, Fault};
 
 use crate::program::FaultKind;
+use crate::run::ground::Ground;
 use crate::run::world::World;
 
 /// A failure that is still to come.
@@ -46,7 +47,7 @@ impl Waiting {
     }
 }
 
-impl World<'_> {
+impl<D: Ground> World<'_, D> {
     /// Lets the engine do something, which the failures that are planned may meet. Says whether one of them has come.
     pub(crate) fn with_faults<T>(&self, run: impl FnOnce() -> T) -> (T, bool) {
         let waiting = self.faults.lock().clone();
@@ -54,11 +55,12 @@ impl World<'_> {
         if waiting.is_empty() || self.is_crowded.load(Ordering::Relaxed) {
             return (run(), false);
         }
-        let before = self.device.counts();
-        waiting.iter().for_each(|fault| self.device.inject(fault.fault()));
+        let Some(before) = self.device.driver_calls() else { return (run(), false) };
+        waiting.iter().for_each(|fault| self.device.plan_fault(fault.fault()));
         let result = run();
-        self.device.clear_faults();
-        let made = self.device.counts().since(&before);
+        self.device.forget_faults();
+        let Some(after) = self.device.driver_calls() else { return (result, false) };
+        let made = after.since(&before);
         let mut has_fired = false;
         self.faults.lock().retain_mut(|fault| {
             let counted = fault.counted(&made);

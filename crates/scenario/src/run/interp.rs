@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use graphgrove::{Backward, GeneratorState, ParamSet, Tensor};
-use graphgrove_device::{HostMemory, LaunchDims, Memory, Streams, Work};
-use graphgrove_sim::{SimDevice, SimHostBuffer, SimStream};
+use graphgrove_device::{HostMemory, LaunchDims};
 
 use crate::program::{FaultPlan, How, InPlace, MoveTo, Statement, What};
 use crate::run::body::Machine;
 use crate::run::body::{Elements, Second, evaluate, part};
-use crate::run::device_run::{in_place_kernel, viewed};
+use crate::run::device_run::viewed;
 use crate::run::failure::Failure;
 use crate::run::faults::Waiting;
+use crate::run::ground::Ground;
 use crate::run::model::{Model, ModelRun, ModelTensor, contents, drawn};
 use crate::run::random::Random;
+use crate::run::task::Task;
 use crate::run::world::{Site, World};
 use crate::{Fill, ModeName, Name, NewTensor, Number, Operand, Shape};
 
@@ -26,21 +27,21 @@ pub(crate) struct Handle {
 }
 
 /// A backward that may still run.
-pub(crate) struct Pending {
-    pub(crate) token: Backward<SimDevice>,
+pub(crate) struct Pending<D: Ground> {
+    pub(crate) token: Backward<D>,
     pub(crate) saved: Vec<ModelTensor>,
     pub(crate) function: String,
 }
 
 /// What a name of the program holds.
-pub(crate) enum Binding {
+pub(crate) enum Binding<D: Ground> {
     Tensor(Handle),
     Param(Handle),
     Number(u64),
     Note(u64),
-    Host(SimHostBuffer, Vec<f32>),
-    Stream(SimStream),
-    Token(Pending),
+    Host(D::HostBuffer, Vec<f32>),
+    Stream(D::Stream),
+    Token(Pending<D>),
 }
 
 /// Who made a storage, and when.
@@ -66,9 +67,9 @@ pub(crate) enum Origin {
 }
 
 /// One thread of a program.
-pub(crate) struct Interp<'w, 's> {
-    pub(crate) world: &'w World<'s>,
-    pub(crate) names: BTreeMap<String, Binding>,
+pub(crate) struct Interp<'w, 's, D: Ground> {
+    pub(crate) world: &'w World<'s, D>,
+    pub(crate) names: BTreeMap<String, Binding<D>>,
     pub(crate) model: Model,
     /// Who made each storage of the model.
     pub(crate) origins: Vec<Origin>,
@@ -82,8 +83,8 @@ pub(crate) struct Interp<'w, 's> {
 
 pub(crate) type Done = Result<(), Failure>;
 
-impl<'w, 's> Interp<'w, 's> {
-    pub(crate) fn new(world: &'w World<'s>, seed: u64) -> Self {
+impl<'w, 's, D: Ground> Interp<'w, 's, D> {
+    pub(crate) fn new(world: &'w World<'s, D>, seed: u64) -> Self {
         Self {
             world,
             names: BTreeMap::new(),
@@ -96,7 +97,7 @@ impl<'w, 's> Interp<'w, 's> {
         }
     }
 
-    pub(crate) fn site(&self) -> &'w Site {
+    pub(crate) fn site(&self) -> &'w Site<D> {
         // The program is checked to name only engines that exist when it does.
         &self.world.sites[self.at.min(self.world.sites.len() - 1)]
     }
@@ -276,7 +277,7 @@ impl<'w, 's> Interp<'w, 's> {
     }
 
     /// Gives a name something to hold. What it held before is let go of, and read for the last time.
-    pub(crate) fn bind(&mut self, name: &Name, binding: Binding) -> Done {
+    pub(crate) fn bind(&mut self, name: &Name, binding: Binding<D>) -> Done {
         if matches!(self.names.get(&name.text), Some(Binding::Tensor(_))) {
             self.compare_last(&name.text)?;
         }
@@ -298,8 +299,8 @@ impl<'w, 's> Interp<'w, 's> {
     fn threads(&mut self, count: u64, number: Option<&'s Name>, body: &'s [Statement]) -> Done {
         self.world.is_crowded.store(true, Ordering::Relaxed);
         let results: Vec<Done> = std::thread::scope(|scope| {
-            let forks: Vec<Interp<'w, 's>> = (0..count).map(|at| self.fork(at, number)).collect();
-            let run = |mut fork: Interp<'w, 's>| {
+            let forks: Vec<Interp<'w, 's, D>> = (0..count).map(|at| self.fork(at, number)).collect();
+            let run = |mut fork: Interp<'w, 's, D>| {
                 scope.spawn(move || {
                     fork.block(body)?;
                     fork.compare_all()
@@ -314,7 +315,7 @@ impl<'w, 's> Interp<'w, 's> {
     }
 
     fn fork(&mut self, at: u64, number: Option<&Name>) -> Self {
-        let copy = |binding: &Binding| match binding {
+        let copy = |binding: &Binding<D>| match binding {
             Binding::Tensor(handle) => Some(Binding::Tensor(handle.clone())),
             Binding::Param(handle) => Some(Binding::Param(handle.clone())),
             Binding::Number(number) => Some(Binding::Number(*number)),
@@ -324,7 +325,7 @@ impl<'w, 's> Interp<'w, 's> {
             // A backward runs once.
             Binding::Token(_) => None,
         };
-        let mut names: BTreeMap<String, Binding> =
+        let mut names: BTreeMap<String, Binding<D>> =
             self.names.iter().filter_map(|(name, binding)| Some((name.clone(), copy(binding)?))).collect();
         if let Some(number) = number {
             names.insert(number.text.clone(), Binding::Number(at));
@@ -371,14 +372,14 @@ impl<'w, 's> Interp<'w, 's> {
     /// A tensor in memory of its own.
     pub(crate) fn new_tensor(&mut self, tensor: &NewTensor) -> Result<Handle, Failure> {
         let (shape, values) = self.contents(tensor)?;
-        let made = self.world.yard.tensor(&self.world.device, &shape, &values, tensor.misaligned);
+        let made = self.world.yard.tensor(&*self.world.device, &shape, &values, tensor.misaligned);
         let made = made.map_err(|error| self.wrong(error))?;
         let model = self.model.tensor(&shape, values);
         self.origins.resize(self.model.storages.len(), Origin::Own);
         Ok(Handle { tensor: made, model })
     }
 
-    pub(crate) fn host(&mut self, tensor: &NewTensor) -> Result<(SimHostBuffer, Vec<f32>), Failure> {
+    pub(crate) fn host(&mut self, tensor: &NewTensor) -> Result<(D::HostBuffer, Vec<f32>), Failure> {
         let (_, values) = self.contents(tensor)?;
         let buffer = self.world.device.host_buffer(4 * values.len());
         let buffer = buffer.map_err(|error| self.wrong(error))?;
@@ -476,7 +477,7 @@ impl<'w, 's> Interp<'w, 's> {
         self.world.faults.lock().push(Waiting { kind: plan.kind, call: plan.call, left });
     }
 
-    pub(crate) fn stream(&self, name: &Name) -> Result<&SimStream, Failure> {
+    pub(crate) fn stream(&self, name: &Name) -> Result<&D::Stream, Failure> {
         match self.names.get(&name.text) {
             Some(Binding::Stream(stream)) => Ok(stream),
             None if name.text == "main" => Ok(self.site().engine.stream()),
@@ -490,11 +491,14 @@ impl<'w, 's> Interp<'w, 's> {
         let (device_op, model_op) =
             (self.elements(op, |handle| handle.tensor)?, self.elements(op, |handle| handle.model)?);
         let device = &self.world.device;
-        if let Some((kernel, args)) =
-            in_place_kernel(device, &to.tensor, &device_op).map_err(|error| self.wrong(error))?
-        {
-            let dims = LaunchDims::for_elements(to.model.count() as u32);
-            device.launch(self.stream(stream)?, &kernel, dims, &args).map_err(|error| self.wrong(error))?;
+        let task = Task::in_place(&to.tensor, &device_op).map_err(|error| self.wrong(error))?;
+        if let Some((task, args)) = task {
+            let dims = LaunchDims::for_elements(task.count() as u32);
+            let kernels = D::kernels(&self.world.code, task, args).map_err(|why| self.impossible(why))?;
+            for (kernel, args) in kernels {
+                let launched = device.launch(self.stream(stream)?, &kernel, dims, &args);
+                launched.map_err(|error| self.wrong(error))?;
+            }
         }
         let mut machine = ModelRun {
             model: &mut self.model,

@@ -3,21 +3,19 @@
 use std::sync::Arc;
 
 use graphgrove::{DType, Layout, Storage, Tensor};
-use graphgrove_device::{DeviceError, Memory, SegmentMemory, Streams};
-use graphgrove_sim::{SimDevice, SimSegment};
+use graphgrove_device::{DeviceError, Memory, SegmentMemory};
 use parking_lot::Mutex;
 
 /// Segments whose last handle is gone and that work may still use. A driver does not wait for work when memory is freed, so a
 /// careful caller does.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Graveyard(Arc<Mutex<Vec<SimSegment>>>);
+pub(crate) struct Graveyard<D: Memory>(Arc<Mutex<Vec<D::Segment>>>);
 
-struct Grave {
-    segment: Option<SimSegment>,
-    yard: Graveyard,
+struct Grave<D: Memory> {
+    segment: Option<D::Segment>,
+    yard: Graveyard<D>,
 }
 
-impl Drop for Grave {
+impl<D: Memory> Drop for Grave<D> {
     fn drop(&mut self) {
         self.yard.0.lock().extend(self.segment.take());
     }
@@ -35,11 +33,23 @@ pub(crate) enum MemoryError {
 /// How far behind a multiple of sixteen bytes a misaligned tensor begins.
 const ODD: u64 = 4;
 
-impl Graveyard {
+impl<D: Memory> Clone for Graveyard<D> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<D: Memory> Default for Graveyard<D> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<D: Memory> Graveyard<D> {
     /// A tensor of these elements, in memory of its own.
     pub(crate) fn tensor(
         &self,
-        device: &SimDevice,
+        device: &D,
         shape: &[u64],
         values: &[f32],
         misaligned: bool,
@@ -60,7 +70,7 @@ impl Graveyard {
     }
 
     /// Waits for all work, and gives back what nobody holds.
-    pub(crate) fn settle(&self, device: &SimDevice) -> Result<(), DeviceError> {
+    pub(crate) fn settle(&self, device: &D) -> Result<(), DeviceError> {
         device.synchronize()?;
         self.0.lock().clear();
         Ok(())
@@ -73,7 +83,7 @@ impl Graveyard {
 }
 
 /// The elements of a tensor in row-major order. All work must be over.
-pub(crate) fn read(device: &SimDevice, tensor: &Tensor) -> Result<Vec<f32>, graphgrove_storage::Error> {
+pub(crate) fn read(device: &impl Memory, tensor: &Tensor) -> Result<Vec<f32>, graphgrove_storage::Error> {
     let address = tensor.address()?;
     let layout = tensor.layout();
     let mut bytes = vec![0; layout.span_bytes() as usize];

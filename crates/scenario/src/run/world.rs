@@ -8,9 +8,6 @@ use graphgrove::{
     CallStats, Context, Engine, Function as EngineFunction, FunctionOptions, Limits, OldOutput, ParamSet,
     Result as EngineResult, Tensor,
 };
-use graphgrove_device::Streams;
-use graphgrove_pool::pool::{Growth, PoolConfig};
-use graphgrove_sim::SimDevice;
 use parking_lot::{Mutex, RwLock};
 
 use crate::check::{Inputs, Kind};
@@ -18,22 +15,23 @@ use crate::program::{Made, Op};
 use crate::run::body::{self, Register, evaluate};
 use crate::run::device_run::{DeviceRun, FunctionState, count_run};
 use crate::run::faults::Waiting;
+use crate::run::ground::Ground;
 use crate::run::memory::Graveyard;
 use crate::{Function, Limit, ModeName, Old, Scenario, Setting, Setup, What};
 
 /// One engine, with the program's functions.
-pub(crate) struct Site {
-    pub(crate) engine: Engine<SimDevice>,
-    pub(crate) functions: HashMap<String, Registered>,
+pub(crate) struct Site<D: Ground> {
+    pub(crate) engine: Engine<D>,
+    pub(crate) functions: HashMap<String, Registered<D>>,
     /// How many steps were asked for.
     pub(crate) steps: AtomicU64,
     pub(crate) is_shut_down: AtomicBool,
 }
 
 /// A function of an engine.
-pub(crate) struct Registered {
-    pub(crate) function: EngineFunction<SimDevice>,
-    pub(crate) state: Arc<FunctionState>,
+pub(crate) struct Registered<D: Ground> {
+    pub(crate) function: EngineFunction<D>,
+    pub(crate) state: Arc<FunctionState<D>>,
     pub(crate) mode: ModeName,
     pub(crate) old: Old,
     /// How its calls ran.
@@ -54,13 +52,15 @@ pub(crate) struct Writes {
 }
 
 /// A device with engines on it.
-pub(crate) struct World<'s> {
+pub(crate) struct World<'s, D: Ground> {
     pub(crate) scenario: &'s Scenario,
     pub(crate) inputs: Inputs,
     pub(crate) setup: Setup,
-    pub(crate) device: Arc<SimDevice>,
-    pub(crate) sites: Vec<Site>,
-    pub(crate) yard: Graveyard,
+    pub(crate) device: Arc<D>,
+    /// What its kernels are taken from.
+    pub(crate) code: Arc<D::Code>,
+    pub(crate) sites: Vec<Site<D>>,
+    pub(crate) yard: Graveyard<D>,
     /// The sets of parameters by the names that are in them.
     pub(crate) sets: RwLock<HashMap<Vec<String>, ParamSet>>,
     /// Where parameters were that have moved.
@@ -79,38 +79,33 @@ pub(crate) struct World<'s> {
     pub(crate) compared: AtomicU64,
 }
 
+/// A device, and what its kernels are taken from.
+pub(crate) type Opened<D> = (Arc<D>, Arc<<D as Ground>::Code>);
+
 /// How many of the last calls are remembered.
 pub(crate) const LOGGED: usize = 12;
 
-/// The memory of the device unless a scenario says otherwise, in bytes.
-const MEMORY: u64 = 256 << 20;
-
-impl<'s> World<'s> {
+impl<'s, D: Ground> World<'s, D> {
     /// The engines that a scenario wants in a set-up.
     pub(crate) fn new(
         scenario: &'s Scenario,
         setup: Setup,
-        seed: u64,
+        (device, code): Opened<D>,
         explains: bool,
     ) -> Result<Self, graphgrove::Error> {
-        let memory = scenario.setting(|setting| match setting {
-            Setting::Memory(bytes) => Some(*bytes),
-            _ => None,
-        });
-        let device = SimDevice::builder().seed(seed).memory_bytes(memory.unwrap_or(MEMORY)).granularity(4096);
-        let device = Arc::new(device.build());
         let inputs = crate::check::inputs(scenario);
         let engines = scenario.setting(|setting| match setting {
             Setting::Engines(count) => Some(*count),
             _ => None,
         });
-        let site = |_| Self::site(scenario, &inputs, setup, &device);
+        let site = |_| Self::site(scenario, &inputs, setup, &device, &code);
         let sites = (0..engines.unwrap_or(1).max(1)).map(site).collect::<Result<_, _>>()?;
         Ok(Self {
             scenario,
             inputs,
             setup,
             device,
+            code,
             sites,
             yard: Graveyard::default(),
             sets: RwLock::default(),
@@ -129,13 +124,11 @@ impl<'s> World<'s> {
         scenario: &Scenario,
         inputs: &Inputs,
         setup: Setup,
-        device: &Arc<SimDevice>,
-    ) -> Result<Site, graphgrove::Error> {
-        let growth = Growth { small_limit: 2048, small: 4096, large: 16384, unit: 4096 };
-        let mut builder = Engine::<SimDevice>::builder()
-            .mode(setup.mode())
-            .layers(setup.layers())
-            .pool(PoolConfig { growth, ..PoolConfig::default() });
+        device: &Arc<D>,
+        code: &Arc<D::Code>,
+    ) -> Result<Site<D>, graphgrove::Error> {
+        let builder = Engine::<D>::builder().mode(setup.mode()).layers(setup.layers());
+        let mut builder = D::set_up(device, builder);
         let mut limits = Limits::default();
         for setting in &scenario.settings {
             match setting {
@@ -155,7 +148,7 @@ impl<'s> World<'s> {
         let register = |function: &Function| {
             let kinds = inputs.get(&function.name.text).cloned().unwrap_or_default();
             let old = function.old.or(old).unwrap_or_default();
-            let registered = register(&engine, device, function, kinds, setup, old, &constants);
+            let registered = register(&engine, (device, code), function, kinds, setup, old, &constants);
             (function.name.text.clone(), registered)
         };
         let functions = scenario.functions.iter().map(register).collect();
@@ -194,15 +187,15 @@ pub(crate) fn constants(scenario: &Scenario) -> HashMap<String, u64> {
     numbers
 }
 
-fn register(
-    engine: &Engine<SimDevice>,
-    device: &Arc<SimDevice>,
+fn register<D: Ground>(
+    engine: &Engine<D>,
+    (device, code): (&Arc<D>, &Arc<D::Code>),
     function: &Function,
     kinds: Vec<Kind>,
     setup: Setup,
     old: Old,
     constants: &Arc<HashMap<String, u64>>,
-) -> Registered {
+) -> Registered<D> {
     let mode = function.mode.filter(|_| setup.mode != ModeName::Eager).unwrap_or(setup.mode);
     let rule = match old {
         Old::Error => OldOutput::Error,
@@ -217,11 +210,7 @@ fn register(
         written.iter().filter(|input| !is_param(**input)).map(|input| place(*input)).collect();
     let mut options = FunctionOptions::new().old_outputs(rule).mutates(mutated);
     if mode != setup.mode {
-        options = options.mode(match mode {
-            ModeName::Eager => graphgrove::Mode::Eager,
-            ModeName::OnePool => graphgrove::Mode::OnePool,
-            ModeName::Trees => graphgrove::Mode::Trees,
-        });
+        options = options.mode(mode.of_engine());
     }
     if written.iter().any(|input| is_param(*input)) {
         options = options.mutates_params();
@@ -235,10 +224,11 @@ fn register(
         // A device that has no event to give has nothing to ask about.
         *state.event.lock() = event.ok();
     }
-    let (body, beside, on) = (function.clone(), Arc::clone(&state), Arc::clone(device));
+    let (body, beside) = (function.clone(), Arc::clone(&state));
+    let (on, code) = (Arc::clone(device), Arc::clone(code));
     let constants = Arc::clone(constants);
     let function = engine.function_with(function.name.text.clone(), options, move |context| {
-        run_body(context, &on, &body, &kinds, &beside, &constants)
+        run_body(context, (&*on, &*code), &body, &kinds, &beside, &constants)
     });
     Registered {
         function,
@@ -251,12 +241,12 @@ fn register(
     }
 }
 
-fn run_body(
-    context: &mut Context<'_, SimDevice>,
-    device: &SimDevice,
+fn run_body<D: Ground>(
+    context: &mut Context<'_, D>,
+    (device, code): (&D, &D::Code),
     body: &Function,
     kinds: &[Kind],
-    state: &FunctionState,
+    state: &FunctionState<D>,
     constants: &HashMap<String, u64>,
 ) -> EngineResult<Vec<Tensor>> {
     let mut registers: HashMap<String, Register<Tensor>> =
@@ -281,6 +271,7 @@ fn run_body(
     let mut machine = DeviceRun {
         context,
         device,
+        code,
         state,
         function: &body.name.text,
         run,
