@@ -30,7 +30,7 @@ unsafe fn forget_ref(sheet: NonNull<Sheet>) {
     }
 }
 
-/// Frees a sheet to which no reference is left, or lets the list of orphans look whether only its own is. It is a function of
+/// Frees a sheet to which no reference is left, or has the list of orphans look whether only its own is. It is a function of
 /// its own so that letting go of a handle need not save registers for it.
 ///
 /// # Safety
@@ -39,7 +39,7 @@ unsafe fn forget_ref(sheet: NonNull<Sheet>) {
 #[inline(never)]
 unsafe fn free_or_sweep(sheet: NonNull<Sheet>, left: usize) {
     if left & !ORPHAN != 0 {
-        return orphans::sweep_all();
+        return orphans::sweep_at(sheet.addr().get());
     }
     // Acquire, paired with the release of every other reference that went: their uses come before the free.
     fence(Ordering::Acquire);
@@ -84,6 +84,11 @@ impl SheetRef {
     pub(crate) fn is_over(&self) -> bool {
         self.tidy();
         self.is_sole()
+    }
+
+    /// Where the sheet lies.
+    pub(crate) fn address(&self) -> usize {
+        self.0.addr().get()
     }
 
     /// Marks the sheet as one on the list of orphans.

@@ -299,6 +299,8 @@ impl Slab {
     /// is called again, so that it takes no longer the more are kept.
     pub fn sweep(&mut self) -> usize {
         let mut copies = self.sheet.sweep();
+        // What the last holders of a word left undone is done when the slab runs again, and it may never.
+        self.sheet.tidy();
         let mut spare = None;
         for _ in 0..SWEPT.min(self.retired.len()) {
             let Some(sheet) = self.retired.pop_front() else { break };

@@ -34,7 +34,8 @@ impl Word {
     /// Begins a run. Nothing is held, so nobody else writes here.
     #[inline]
     pub(crate) fn begin(&self, begin: &Begin) {
-        self.gone.store(0, Ordering::Relaxed);
+        // Release: who watches a slot and sees this beside the last run's `held` is told by the epoch that it is another value.
+        self.gone.store(0, Ordering::Release);
         self.shared.store(begin.shared, Ordering::Relaxed);
         self.waiting.store(begin.returned, Ordering::Relaxed);
         self.held.store(begin.own, Ordering::Release);

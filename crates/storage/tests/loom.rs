@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering as Real};
 use graphgrove_device::DevicePtr;
 use graphgrove_storage::{
     Cause, Error, Event, Layout, Ledger, OutputClass, PlannedOutput, Readers, Slab, SlotIndex, Step, Storage,
-    Tensor,
+    Tensor, end_thread,
 };
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, Ordering};
@@ -375,5 +375,38 @@ fn handles_of_a_slab_that_has_gone_elsewhere_free_its_memory_with_the_last() {
         drop(at_home);
         holder.join().unwrap();
         assert_eq!(drops.count(), 1);
+    });
+}
+
+#[test]
+fn what_the_last_two_left_behind_goes_at_the_end_of_the_home_when_the_slab_went_meanwhile() {
+    loom::model(|| {
+        let (mut slab, drops) = slab(vec![output(0), output(1)]);
+        let mut tensors = take(&mut slab, 1);
+        let (elsewhere, at_home) = (tensors.pop().unwrap(), tensors.pop().unwrap());
+        let engine = thread::spawn(move || drop((elsewhere, slab)));
+        drop(at_home);
+        end_thread();
+        engine.join().unwrap();
+        assert_eq!(drops.count(), 1);
+    });
+}
+
+#[test]
+fn a_watch_that_saw_its_value_die_does_not_see_it_come_back() {
+    loom::model(|| {
+        let (mut slab, _drops) = slab(vec![output(0), output(1)]);
+        let mut tensors = take(&mut slab, 1);
+        let watch = tensors[0].storage().watch().unwrap();
+        let watcher = thread::spawn(move || {
+            let first = watch.is_live();
+            let second = watch.is_live();
+            assert!(first || !second, "a dead value came back to life");
+        });
+        drop(tensors.remove(0));
+        drop(tensors);
+        let new = take(&mut slab, 2);
+        watcher.join().unwrap();
+        drop(new);
     });
 }

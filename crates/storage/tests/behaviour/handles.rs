@@ -1,6 +1,6 @@
 //! Handles: who holds a slot, and what the last one to let go does.
 
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::thread;
 
 use graphgrove_storage::{Ledger, Outputs, Pinned, SavedOutputs, Slab, Storage, Tensor};
@@ -155,4 +155,54 @@ fn a_slab_says_what_it_is() {
     assert_eq!(slab.block(slot(1)).unwrap().0.get(), 0x10_0200);
     assert_eq!(slab.block(slot(2)), None);
     assert_eq!(format!("{slab:?}"), format!("Slab({} of F, epoch 1, live [0, 1])", slab.id()));
+}
+
+#[test]
+fn handles_that_go_at_home_and_elsewhere_while_the_slab_goes_free_its_memory_once() {
+    let rounds = if cfg!(miri) { 1 } else { 300 };
+    for _ in 0..rounds {
+        let census = Census::default();
+        let mut slab = slab(&Ledger::keeping(census.owner()), vec![fresh(0), fresh(1)]);
+        let mut tensors = take(&mut slab, 1);
+        let (elsewhere, at_home) = (tensors.pop(), tensors.pop());
+        let at_once = Barrier::new(3);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                at_once.wait();
+                drop(elsewhere);
+            });
+            scope.spawn(|| {
+                at_once.wait();
+                drop(slab);
+            });
+            at_once.wait();
+            drop(at_home);
+        });
+        // Had the last two not seen each other go, this would find what they have left behind.
+        let another = slab_of(1);
+        assert_eq!(census.alive(), 0);
+        drop(another);
+    }
+}
+
+#[test]
+fn a_thread_that_ends_leaves_handles_to_others_and_their_slots_to_whoever_runs_next() {
+    let mut slab = slab_of(3);
+    for number in 1..20 {
+        let (back, kept) = thread::spawn(move || {
+            let mut tensors = take(&mut slab, number);
+            let kept = tensors.pop();
+            drop(tensors.pop());
+            (slab, (tensors, kept))
+        })
+        .join()
+        .unwrap();
+        slab = back;
+        assert_eq!(slab.live_word(0), 0b101);
+        thread::scope(|scope| {
+            scope.spawn(|| drop(kept.0));
+            scope.spawn(|| assert!(kept.1.is_some_and(|tensor| tensor.address().is_ok())));
+        });
+        assert!(!slab.any_live());
+    }
 }
