@@ -410,3 +410,71 @@ fn a_watch_that_saw_its_value_die_does_not_see_it_come_back() {
         drop(new);
     });
 }
+
+#[test]
+fn a_sweep_does_what_the_last_two_of_a_word_have_left_undone() {
+    loom::model(|| {
+        let ledger = Ledger::new();
+        let mut slab = Slab::new(&ledger, "F", 0, vec![output(0), output(1)]).unwrap();
+        let mut tensors = take(&mut slab, 1);
+        let (elsewhere, at_home) = (tensors.pop().unwrap(), tensors.pop().unwrap());
+        let dropper = thread::spawn(move || drop(elsewhere));
+        drop(at_home);
+        slab.sweep();
+        dropper.join().unwrap();
+        slab.sweep();
+        assert!(ledger.all_dead());
+        slab.sweep();
+        drop((take(&mut slab, 2), slab));
+        assert!(ledger.all_dead());
+    });
+}
+
+#[test]
+fn a_slot_that_somebody_holds_is_live_whatever_goes_around_it() {
+    loom::model(|| {
+        let (mut slab, _drops) = slab(vec![output(0), output(1)]);
+        let tensors = take(&mut slab, 1);
+        let watch = tensors[0].storage().watch().unwrap();
+        let again = tensors[0].clone();
+        let holder = thread::spawn(move || {
+            assert!(watch.is_live());
+            drop(again);
+        });
+        drop(tensors);
+        holder.join().unwrap();
+        assert!(!slab.any_live());
+    });
+}
+
+#[test]
+fn a_handle_that_was_cloned_elsewhere_outlives_the_one_that_it_was_cloned_from() {
+    loom::model(|| {
+        let (mut slab, _drops) = slab(vec![output(0)]);
+        let shared = loom::sync::Arc::new(take(&mut slab, 1).pop().unwrap());
+        let cloner = thread::spawn({
+            let shared = loom::sync::Arc::clone(&shared);
+            move || Tensor::clone(&shared)
+        });
+        drop(shared);
+        let again = cloner.join().unwrap();
+        assert!(slab.is_live(slot(0)) && again.address().is_ok());
+        drop(again);
+        assert!(!slab.any_live());
+    });
+}
+
+#[test]
+fn outputs_that_nobody_took_go_elsewhere_while_a_handle_of_their_word_goes_at_home() {
+    loom::model(|| {
+        let (mut slab, drops) = slab(vec![output(0), output(1).read_by(Readers::Both), output(2)]);
+        let mut back = slab.hand_back(Step::new(1), none).unwrap();
+        let at_home = (back.outputs.take(slot(0)), back.outputs.take(slot(1)));
+        let outputs = thread::spawn(move || drop(back.outputs));
+        drop(at_home);
+        assert_eq!(slab.live_word(0) & 0b011, 0b010, "the backward has it");
+        outputs.join().unwrap();
+        drop((back.saved, slab));
+        assert_eq!(drops.count(), 1);
+    });
+}
