@@ -60,6 +60,7 @@ mod orphans;
 mod outputs;
 mod overlap;
 mod pinned;
+mod release;
 mod root;
 mod runs;
 mod saved;
