@@ -186,6 +186,25 @@ fn handles_that_go_at_home_and_elsewhere_while_the_slab_goes_free_its_memory_onc
 }
 
 #[test]
+fn handles_of_a_slab_that_has_gone_on_another_thread_free_its_memory_with_the_last_of_each_run() {
+    let census = Census::default();
+    let ledger = Ledger::keeping(census.owner());
+    let mut slab = slab(&ledger, (0..65).map(fresh).collect());
+    let kept: Vec<_> = (1..4).map(|number| take(&mut slab, number)).collect();
+    let watch = kept[1][64].storage().watch().unwrap();
+    thread::spawn(move || drop((slab, ledger))).join().unwrap();
+    assert!(kept.iter().flatten().all(|tensor| tensor.storage().watch().is_some()));
+    let [first, second, mut last] = <[_; 3]>::try_from(kept).unwrap();
+    drop((first, second));
+    assert_eq!((census.alive(), watch.is_live()), (1, false));
+    drop(watch);
+    last.swap_remove(0);
+    assert_eq!((census.alive(), last[0].address().unwrap().get()), (1, 0x10_0000 + 64 * 512));
+    drop(last);
+    assert_eq!(census.alive(), 0);
+}
+
+#[test]
 fn a_thread_that_ends_leaves_handles_to_others_and_their_slots_to_whoever_runs_next() {
     let mut slab = slab_of(3);
     for number in 1..20 {
