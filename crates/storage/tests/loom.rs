@@ -36,6 +36,24 @@ impl Drops {
     }
 }
 
+/// What only one may use at a time.
+struct Memory(UnsafeCell<u32>);
+// SAFETY: that no two threads touch the cell at once is what loom checks here.
+unsafe impl Sync for Memory {}
+// SAFETY: as above.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    fn new() -> Arc<Self> {
+        Arc::new(Self(UnsafeCell::new(0)))
+    }
+
+    fn write(&self) {
+        // SAFETY: loom checks that nobody else does this meanwhile.
+        self.0.with_mut(|value| unsafe { *value += 1 });
+    }
+}
+
 fn slot(number: u32) -> SlotIndex {
     SlotIndex::new(number)
 }
@@ -136,30 +154,21 @@ fn a_reader_that_knows_of_the_new_epoch_finds_its_handle_stale() {
 
 #[test]
 fn what_a_holder_did_comes_before_what_is_done_once_the_slot_is_dead() {
-    struct Memory(UnsafeCell<u32>);
-    // SAFETY: that no two threads touch the cell at once is what loom checks here.
-    unsafe impl Sync for Memory {}
-    // SAFETY: as above.
-    unsafe impl Send for Memory {}
     loom::model(|| {
         let (mut slab, _drops) = slab(vec![output(0)]);
         let a = take(&mut slab, 1).pop().unwrap();
         let b = a.clone();
-        let memories = [Arc::new(Memory(UnsafeCell::new(0))), Arc::new(Memory(UnsafeCell::new(0)))];
+        let memories = [Memory::new(), Memory::new()];
         let threads = [a, b].into_iter().zip(&memories).map(|(tensor, memory)| {
             let memory = Arc::clone(memory);
             thread::spawn(move || {
-                // SAFETY: loom checks that the engine below does not write meanwhile.
-                memory.0.with_mut(|value| unsafe { *value = 1 });
+                memory.write();
                 drop(tensor);
             })
         });
         let threads: Vec<_> = threads.collect();
         if !slab.is_live(slot(0)) {
-            for memory in &memories {
-                // SAFETY: loom checks that no holder is still at it.
-                memory.0.with_mut(|value| unsafe { *value += 1 });
-            }
+            memories.iter().for_each(|memory| memory.write());
         }
         for thread in threads {
             thread.join().unwrap();
@@ -319,28 +328,21 @@ fn a_run_that_begins_on_another_thread_while_a_handle_goes_at_home_keeps_its_own
 
 #[test]
 fn what_a_holder_did_at_home_comes_before_what_another_thread_does_once_the_slot_is_dead() {
-    struct Memory(UnsafeCell<u32>);
-    // SAFETY: that no two threads touch the cell at once is what loom checks here.
-    unsafe impl Sync for Memory {}
-    // SAFETY: as above.
-    unsafe impl Send for Memory {}
     loom::model(|| {
         let (mut slab, _drops) = slab(vec![output(0), output(1)]);
         let mut tensors = take(&mut slab, 1);
         let kept = tensors.pop().unwrap();
-        let memory = Arc::new(Memory(UnsafeCell::new(0)));
+        let memory = Memory::new();
         let engine = thread::spawn({
             let memory = Arc::clone(&memory);
             move || {
                 if !slab.is_live(slot(0)) {
-                    // SAFETY: loom checks that the holder is not at it any more.
-                    memory.0.with_mut(|value| unsafe { *value += 1 });
+                    memory.write();
                 }
                 slab
             }
         });
-        // SAFETY: loom checks that the engine does not write meanwhile.
-        memory.0.with_mut(|value| unsafe { *value = 1 });
+        memory.write();
         drop(tensors);
         drop((engine.join().unwrap(), kept));
     });
@@ -394,20 +396,115 @@ fn what_the_last_two_left_behind_goes_at_the_end_of_the_home_when_the_slab_went_
 
 #[test]
 fn a_watch_that_saw_its_value_die_does_not_see_it_come_back() {
+    // The last of a word clears its bit; one that is not the last only notes that it has gone.
+    for outputs in [1, 2] {
+        loom::model(move || {
+            let (mut slab, _drops) = slab((0..outputs).map(output).collect());
+            let mut tensors = take(&mut slab, 1);
+            let watch = tensors[0].storage().watch().unwrap();
+            let watcher = thread::spawn(move || {
+                let first = watch.is_live();
+                let second = watch.is_live();
+                assert!(first || !second, "a dead value came back to life");
+            });
+            drop(tensors.remove(0));
+            drop(tensors);
+            let new = take(&mut slab, 2);
+            watcher.join().unwrap();
+            drop(new);
+        });
+    }
+}
+
+#[test]
+fn what_holders_did_elsewhere_comes_before_what_is_done_once_nothing_is_live() {
+    loom::model(|| {
+        let (mut slab, _drops) = slab(vec![output(0), output(1)]);
+        let memories = [Memory::new(), Memory::new()];
+        let threads: Vec<_> = take(&mut slab, 1)
+            .into_iter()
+            .zip(&memories)
+            .map(|(tensor, memory)| {
+                let memory = Arc::clone(memory);
+                thread::spawn(move || {
+                    memory.write();
+                    drop(tensor);
+                })
+            })
+            .collect();
+        if !slab.any_live() {
+            memories.iter().for_each(|memory| memory.write());
+        }
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn what_a_holder_did_at_home_comes_before_what_is_done_elsewhere_once_nothing_is_live() {
     loom::model(|| {
         let (mut slab, _drops) = slab(vec![output(0), output(1)]);
         let mut tensors = take(&mut slab, 1);
-        let watch = tensors[0].storage().watch().unwrap();
-        let watcher = thread::spawn(move || {
-            let first = watch.is_live();
-            let second = watch.is_live();
-            assert!(first || !second, "a dead value came back to life");
+        let kept = tensors.pop();
+        let memory = Memory::new();
+        let engine = thread::spawn({
+            let memory = Arc::clone(&memory);
+            move || {
+                drop(kept);
+                if !slab.any_live() {
+                    memory.write();
+                }
+                slab.sweep();
+                if !slab.any_live() {
+                    memory.write();
+                }
+                slab
+            }
         });
-        drop(tensors.remove(0));
+        memory.write();
         drop(tensors);
-        let new = take(&mut slab, 2);
-        watcher.join().unwrap();
-        drop(new);
+        drop(engine.join().unwrap());
+    });
+}
+
+#[test]
+fn what_a_holder_did_elsewhere_comes_before_what_is_done_at_home_once_nothing_is_live() {
+    loom::model(|| {
+        let (mut slab, _drops) = slab(vec![output(0), output(1)]);
+        let mut tensors = take(&mut slab, 1);
+        let elsewhere = tensors.pop();
+        let memory = Memory::new();
+        let holder = thread::spawn({
+            let memory = Arc::clone(&memory);
+            move || {
+                memory.write();
+                drop(elsewhere);
+            }
+        });
+        drop(tensors);
+        slab.sweep();
+        if !slab.any_live() {
+            memory.write();
+        }
+        holder.join().unwrap();
+    });
+}
+
+#[test]
+fn a_run_comes_upon_what_the_last_two_of_a_word_have_left_undone_in_an_earlier_one() {
+    loom::model(|| {
+        let ledger = Ledger::new();
+        let mut slab = Slab::new(&ledger, "F", 0, vec![output(0), output(1)]).unwrap();
+        let mut first = take(&mut slab, 1);
+        let second = take(&mut slab, 2);
+        let elsewhere = first.pop();
+        let dropper = thread::spawn(move || drop(elsewhere));
+        drop(first);
+        dropper.join().unwrap();
+        let third = take(&mut slab, 3);
+        drop((second, third));
+        assert!(ledger.all_dead());
     });
 }
 
