@@ -68,6 +68,28 @@ fn slab(outputs: Vec<PlannedOutput>) -> (Slab, Drops) {
     (Slab::new(&ledger, "F", 0, outputs).unwrap(), drops)
 }
 
+/// A slab whose memory goes with what its holders write to.
+fn slab_over(memories: &[Arc<Memory>], outputs: Vec<PlannedOutput>) -> (Slab, Drops) {
+    struct Kept(Vec<Arc<Memory>>, #[expect(dead_code, reason = "it is there to be dropped")] Counted);
+    impl Drop for Kept {
+        fn drop(&mut self) {
+            self.0.iter().for_each(|memory| memory.write());
+        }
+    }
+    let drops = Drops::default();
+    let ledger = Ledger::keeping(Kept(memories.to_vec(), Counted(drops.clone())));
+    (Slab::new(&ledger, "F", 0, outputs).unwrap(), drops)
+}
+
+/// What a thread does that has a handle: it uses the memory, and lets go.
+fn use_and_drop(memory: &Arc<Memory>, tensor: Tensor) -> impl FnOnce() + use<> {
+    let memory = Arc::clone(memory);
+    move || {
+        memory.write();
+        drop(tensor);
+    }
+}
+
 fn none(_: SlotIndex, _: OutputClass) -> Option<Tensor> {
     None
 }
@@ -159,13 +181,10 @@ fn what_a_holder_did_comes_before_what_is_done_once_the_slot_is_dead() {
         let a = take(&mut slab, 1).pop().unwrap();
         let b = a.clone();
         let memories = [Memory::new(), Memory::new()];
-        let threads = [a, b].into_iter().zip(&memories).map(|(tensor, memory)| {
-            let memory = Arc::clone(memory);
-            thread::spawn(move || {
-                memory.write();
-                drop(tensor);
-            })
-        });
+        let threads = [a, b]
+            .into_iter()
+            .zip(&memories)
+            .map(|(tensor, memory)| thread::spawn(use_and_drop(memory, tensor)));
         let threads: Vec<_> = threads.collect();
         if !slab.is_live(slot(0)) {
             memories.iter().for_each(|memory| memory.write());
@@ -349,14 +368,18 @@ fn what_a_holder_did_at_home_comes_before_what_another_thread_does_once_the_slot
 }
 
 #[test]
-fn memory_of_a_slab_that_goes_while_its_last_two_handles_do_goes_once() {
+fn memory_of_a_slab_that_goes_while_its_last_two_handles_do_goes_once_and_after_they_used_it() {
     bounded().check(|| {
-        let (mut slab, drops) = slab(vec![output(0), output(1)]);
+        let memories = [Memory::new(), Memory::new()];
+        let (mut slab, drops) = slab_over(&memories, vec![output(0), output(1)]);
         let mut tensors = take(&mut slab, 1);
         let (elsewhere, at_home) = (tensors.pop().unwrap(), tensors.pop().unwrap());
-        let holder = thread::spawn(move || drop(elsewhere));
-        let engine = thread::spawn(move || drop(slab));
-        drop(at_home);
+        let holder = thread::spawn(use_and_drop(&memories[0], elsewhere));
+        let engine = thread::spawn(move || {
+            slab.sweep();
+            drop(slab);
+        });
+        use_and_drop(&memories[1], at_home)();
         holder.join().unwrap();
         engine.join().unwrap();
         // Had the last two not seen each other go, this would find what they have left behind.
@@ -368,16 +391,21 @@ fn memory_of_a_slab_that_goes_while_its_last_two_handles_do_goes_once() {
 
 #[test]
 fn handles_of_a_slab_that_has_gone_elsewhere_free_its_memory_with_the_last() {
-    loom::model(|| {
-        let (mut slab, drops) = slab(vec![output(0), output(1)]);
-        let mut tensors = take(&mut slab, 1);
-        let (elsewhere, at_home) = (tensors.pop().unwrap(), tensors.pop().unwrap());
-        thread::spawn(move || drop(slab)).join().unwrap();
-        let holder = thread::spawn(move || drop(elsewhere));
-        drop(at_home);
-        holder.join().unwrap();
-        assert_eq!(drops.count(), 1);
-    });
+    // In one word, and in two.
+    for last in [1, 64] {
+        loom::model(move || {
+            let memories = [Memory::new(), Memory::new()];
+            let (mut slab, drops) = slab_over(&memories, (0..=last).map(output).collect());
+            let mut tensors = take(&mut slab, 1);
+            let (elsewhere, at_home) = (tensors.pop().unwrap(), tensors.swap_remove(0));
+            drop(tensors);
+            thread::spawn(move || drop(slab)).join().unwrap();
+            let holder = thread::spawn(use_and_drop(&memories[0], elsewhere));
+            use_and_drop(&memories[1], at_home)();
+            holder.join().unwrap();
+            assert_eq!(drops.count(), 1);
+        });
+    }
 }
 
 #[test]
@@ -418,27 +446,23 @@ fn a_watch_that_saw_its_value_die_does_not_see_it_come_back() {
 
 #[test]
 fn what_holders_did_elsewhere_comes_before_what_is_done_once_nothing_is_live() {
-    loom::model(|| {
-        let (mut slab, _drops) = slab(vec![output(0), output(1)]);
-        let memories = [Memory::new(), Memory::new()];
-        let threads: Vec<_> = take(&mut slab, 1)
-            .into_iter()
-            .zip(&memories)
-            .map(|(tensor, memory)| {
-                let memory = Arc::clone(memory);
-                thread::spawn(move || {
-                    memory.write();
-                    drop(tensor);
-                })
-            })
-            .collect();
-        if !slab.any_live() {
-            memories.iter().for_each(|memory| memory.write());
-        }
-        for thread in threads {
-            thread.join().unwrap();
-        }
-    });
+    // In one word, and in two.
+    for last in [1, 64] {
+        loom::model(move || {
+            let (mut slab, _drops) = slab((0..=last).map(output).collect());
+            let mut tensors = take(&mut slab, 1);
+            let (high, low) = (tensors.pop().unwrap(), tensors.swap_remove(0));
+            drop(tensors);
+            let memories = [Memory::new(), Memory::new()];
+            let one = thread::spawn(use_and_drop(&memories[0], low));
+            let two = thread::spawn(use_and_drop(&memories[1], high));
+            if !slab.any_live() {
+                memories.iter().for_each(|memory| memory.write());
+            }
+            one.join().unwrap();
+            two.join().unwrap();
+        });
+    }
 }
 
 #[test]
@@ -473,15 +497,9 @@ fn what_a_holder_did_elsewhere_comes_before_what_is_done_at_home_once_nothing_is
     loom::model(|| {
         let (mut slab, _drops) = slab(vec![output(0), output(1)]);
         let mut tensors = take(&mut slab, 1);
-        let elsewhere = tensors.pop();
+        let elsewhere = tensors.pop().unwrap();
         let memory = Memory::new();
-        let holder = thread::spawn({
-            let memory = Arc::clone(&memory);
-            move || {
-                memory.write();
-                drop(elsewhere);
-            }
-        });
+        let holder = thread::spawn(use_and_drop(&memory, elsewhere));
         drop(tensors);
         slab.sweep();
         if !slab.any_live() {
@@ -492,20 +510,26 @@ fn what_a_holder_did_elsewhere_comes_before_what_is_done_at_home_once_nothing_is
 }
 
 #[test]
-fn a_run_comes_upon_what_the_last_two_of_a_word_have_left_undone_in_an_earlier_one() {
-    loom::model(|| {
-        let ledger = Ledger::new();
-        let mut slab = Slab::new(&ledger, "F", 0, vec![output(0), output(1)]).unwrap();
-        let mut first = take(&mut slab, 1);
-        let second = take(&mut slab, 2);
-        let elsewhere = first.pop();
-        let dropper = thread::spawn(move || drop(elsewhere));
-        drop(first);
-        dropper.join().unwrap();
-        let third = take(&mut slab, 3);
-        drop((second, third));
-        assert!(ledger.all_dead());
-    });
+fn a_run_and_a_sweep_come_upon_what_the_last_two_of_a_word_have_left_undone_in_an_earlier_run() {
+    for sweeps in [false, true] {
+        loom::model(move || {
+            let ledger = Ledger::new();
+            let mut slab = Slab::new(&ledger, "F", 0, vec![output(0), output(1)]).unwrap();
+            let mut first = take(&mut slab, 1);
+            let second = take(&mut slab, 2);
+            let elsewhere = first.pop();
+            let dropper = thread::spawn(move || drop(elsewhere));
+            drop(first);
+            dropper.join().unwrap();
+            if sweeps {
+                slab.sweep();
+            } else {
+                drop(take(&mut slab, 3));
+            }
+            drop(second);
+            assert!(ledger.all_dead());
+        });
+    }
 }
 
 #[test]
