@@ -390,18 +390,22 @@ fn memory_of_a_slab_that_goes_while_its_last_two_handles_do_goes_once_and_after_
 }
 
 #[test]
-fn handles_of_a_slab_that_has_gone_elsewhere_free_its_memory_with_the_last() {
-    // In one word, and in two.
-    for last in [1, 64] {
+fn handles_of_a_slab_that_has_gone_free_its_memory_with_the_last_and_after_they_used_it() {
+    // In one word, and in two; of a slab that went at home, and of one that went elsewhere.
+    for (last, at_home) in [(1, true), (64, true), (1, false), (64, false)] {
         loom::model(move || {
             let memories = [Memory::new(), Memory::new()];
             let (mut slab, drops) = slab_over(&memories, (0..=last).map(output).collect());
             let mut tensors = take(&mut slab, 1);
-            let (elsewhere, at_home) = (tensors.pop().unwrap(), tensors.swap_remove(0));
+            let (high, low) = (tensors.pop().unwrap(), tensors.swap_remove(0));
             drop(tensors);
-            thread::spawn(move || drop(slab)).join().unwrap();
-            let holder = thread::spawn(use_and_drop(&memories[0], elsewhere));
-            use_and_drop(&memories[1], at_home)();
+            if at_home {
+                drop(slab);
+            } else {
+                thread::spawn(move || drop(slab)).join().unwrap();
+            }
+            let holder = thread::spawn(use_and_drop(&memories[0], high));
+            use_and_drop(&memories[1], low)();
             holder.join().unwrap();
             assert_eq!(drops.count(), 1);
         });
@@ -488,6 +492,33 @@ fn what_a_holder_did_at_home_comes_before_what_is_done_elsewhere_once_nothing_is
         });
         memory.write();
         drop(tensors);
+        drop(engine.join().unwrap());
+    });
+}
+
+#[test]
+fn what_a_holder_did_at_home_comes_before_what_the_last_holder_does_once_all_is_dead() {
+    bounded().check(|| {
+        let ledger = Ledger::new();
+        let mut slab = Slab::new(&ledger, "F", 0, vec![output(0), output(1)]).unwrap();
+        let mut tensors = take(&mut slab, 1);
+        let (last, at_home) = (tensors.pop(), tensors.pop().unwrap());
+        let memory = Memory::new();
+        let engine = thread::spawn(move || {
+            slab.sweep();
+            slab
+        });
+        let holder = thread::spawn({
+            let memory = Arc::clone(&memory);
+            move || {
+                drop(last);
+                if ledger.all_dead() {
+                    memory.write();
+                }
+            }
+        });
+        use_and_drop(&memory, at_home)();
+        holder.join().unwrap();
         drop(engine.join().unwrap());
     });
 }

@@ -158,6 +158,31 @@ fn a_slab_says_what_it_is() {
 }
 
 #[test]
+fn handles_of_one_word_that_go_on_several_threads_at_once_all_count() {
+    let rounds = if cfg!(miri) { 1 } else { 200 };
+    let mut slab = slab_of(64);
+    for number in 0..rounds {
+        let mut parts: [Vec<Tensor>; 4] = Default::default();
+        for (tensor, part) in take(&mut slab, number).into_iter().zip((0..4).cycle()) {
+            parts[part].push(tensor);
+        }
+        let [at_home, elsewhere @ ..] = parts;
+        let at_once = Barrier::new(4);
+        thread::scope(|scope| {
+            for part in elsewhere {
+                scope.spawn(|| {
+                    at_once.wait();
+                    drop(part);
+                });
+            }
+            at_once.wait();
+            drop(at_home);
+        });
+        assert_eq!(slab.live_word(0), 0, "round {number}");
+    }
+}
+
+#[test]
 fn handles_that_go_at_home_and_elsewhere_while_the_slab_goes_free_its_memory_once() {
     let rounds = if cfg!(miri) { 1 } else { 300 };
     for _ in 0..rounds {
