@@ -116,6 +116,23 @@ fn drop_each(tensors: &'static mut Vec<Tensor>) {
     tensors.clear();
 }
 
+/// An output of each of many runs of a slab that has gone on another thread.
+fn orphans(runs: u64) -> &'static mut Vec<Option<Tensor>> {
+    let output = PlannedOutput::fresh(DevicePtr::new(0x1000), 512, Layout::of::<f32>(&[8]).unwrap());
+    let mut slab = Slab::new(&Ledger::new(), "F", 0, vec![output]).unwrap();
+    let mut take = |number| slab.hand_back(Step::new(number), none).unwrap().outputs.take(SlotIndex::new(0));
+    let kept = Box::leak(Box::new((0..runs).map(&mut take).collect()));
+    std::thread::spawn(move || drop(slab)).join().unwrap();
+    kept
+}
+
+#[library_benchmark]
+#[bench::of_16(orphans(16))]
+#[bench::of_4096(orphans(4096))]
+fn drop_beside_orphans(kept: &'static mut Vec<Option<Tensor>>) {
+    kept.pop();
+}
+
 #[library_benchmark]
 #[bench::one(tensor())]
 fn clone_of((tensor, out): (&'static Tensor, Out<Tensor>)) {
@@ -140,7 +157,18 @@ library_benchmark_group!(name = beside, config = at_most(3353), benchmarks = han
 library_benchmark_group!(name = sweeping, config = at_most(13_588), benchmarks = sweep_beside_old_handles);
 library_benchmark_group!(name = taking, config = at_most(320 * 44), benchmarks = take);
 library_benchmark_group!(name = dropping, config = at_most(320 * 62), benchmarks = drop_each);
+// It frees a sheet; it must not matter how many others have no slab any more.
+library_benchmark_group!(name = orphaned, config = at_most(1_440), benchmarks = drop_beside_orphans);
 library_benchmark_group!(name = one_handle, config = at_most(65), benchmarks = [clone_of, address_of]);
 library_benchmark_group!(name = checking, config = at_most(443), benchmarks = must_be_dead);
 
-main!(library_benchmark_groups = handing_back, beside, sweeping, taking, dropping, one_handle, checking);
+main!(
+    library_benchmark_groups = handing_back,
+    beside,
+    sweeping,
+    taking,
+    dropping,
+    orphaned,
+    one_handle,
+    checking
+);

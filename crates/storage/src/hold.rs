@@ -30,7 +30,7 @@ unsafe fn forget_ref(sheet: NonNull<Sheet>) {
     }
 }
 
-/// Frees a sheet to which no reference is left, or lets the list of orphans look whether only its own is. It is a function of
+/// Frees a sheet to which no reference is left, or has the list of orphans look whether only its own is. It is a function of
 /// its own so that letting go of a handle need not save registers for it.
 ///
 /// # Safety
@@ -39,12 +39,24 @@ unsafe fn forget_ref(sheet: NonNull<Sheet>) {
 #[inline(never)]
 unsafe fn free_or_sweep(sheet: NonNull<Sheet>, left: usize) {
     if left & !ORPHAN != 0 {
-        return orphans::sweep_all();
+        return orphans::sweep_at(sheet.addr().get());
     }
     // Acquire, paired with the release of every other reference that went: their uses come before the free.
     fence(Ordering::Acquire);
     // SAFETY: no reference is left, so by the invariant of `refs` nothing is held either and this pointer is the last.
     drop(unsafe { Box::from_raw(sheet.as_ptr()) });
+}
+
+/// Takes the one of a word of which nothing is held any more out of the sheet's references.
+///
+/// # Safety
+/// As [`forget_ref`]: the word's one belongs to the caller, who has let go of the last slot of the word.
+#[inline]
+unsafe fn forget_word(sheet: NonNull<Sheet>) {
+    // SAFETY: the word's one is still in the sheet's references, so the sheet is still there.
+    unsafe { sheet.as_ref() }.ledger.remove_words(1);
+    // SAFETY: the word's one is the caller's, who does not use the sheet afterwards.
+    unsafe { forget_ref(sheet) };
 }
 
 /// Set in the references of a sheet on the list of [`orphans`].
@@ -86,6 +98,11 @@ impl SheetRef {
         self.is_sole()
     }
 
+    /// Where the sheet lies.
+    pub(crate) fn address(&self) -> usize {
+        self.0.addr().get()
+    }
+
     /// Marks the sheet as one on the list of orphans.
     pub(crate) fn orphan(&self) {
         self.refs.fetch_or(ORPHAN, Ordering::Relaxed);
@@ -116,9 +133,9 @@ impl SheetRef {
     /// # Safety
     /// The caller is a holder of each of the slots and gives that up.
     pub(crate) unsafe fn release_word(&self, word: u32, slots: u64) {
-        if self.deref().release(word, slots) {
+        if self.release_of(word).is_some_and(|word| word.release(slots)) {
             // SAFETY: the word's one belonged to the slots that were just cleared; `self` still is a reference.
-            unsafe { forget_ref(self.0) };
+            unsafe { forget_word(self.0) };
         }
     }
 }
@@ -241,11 +258,12 @@ impl Clone for Hold {
 impl Drop for Hold {
     #[inline(always)]
     fn drop(&mut self) {
-        match self.sheet().release_sole(self.slot()) {
+        let Some(word) = self.sheet().release_of(self.slot().word()) else { return };
+        match word.release_sole(self.slot()) {
             Some(false) => {}
             // SAFETY: this hold was the last of its word, so the word's one is its to take out, and the sheet is not used
             // afterwards.
-            Some(true) => unsafe { forget_ref(self.sheet) },
+            Some(true) => unsafe { forget_word(self.sheet) },
             // SAFETY: this is a holder of the slot, and gives that up.
             None => unsafe { release_shared(self.sheet, self.slot()) },
         }
@@ -260,8 +278,9 @@ impl Drop for Hold {
 #[inline(never)]
 unsafe fn release_shared(sheet: NonNull<Sheet>, slot: SlotIndex) {
     // SAFETY: the caller holds the slot, so the sheet is there.
-    if unsafe { sheet.as_ref() }.release(slot.word(), slot.bit()) {
+    let Some(word) = unsafe { sheet.as_ref() }.release_of(slot.word()) else { return };
+    if word.release(slot.bit()) {
         // SAFETY: the word's one belonged to the slot that was just let go of, and the sheet is not used afterwards.
-        unsafe { forget_ref(sheet) };
+        unsafe { forget_word(sheet) };
     }
 }

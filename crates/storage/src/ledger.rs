@@ -50,7 +50,10 @@ impl Ledger {
     }
 
     /// Whether nothing in any slab is held: no handle, no outputs that wait to be taken, no saved outputs. It takes the
-    /// same time however many slabs there are. `false` may be late, `true` is certain.
+    /// same time however many slabs there are.
+    ///
+    /// `true` is certain. `false` may be late: where the last two handles of 64 outputs went at the same time on two threads, it
+    /// may last until their slab is [swept](crate::Slab::sweep) or dropped, or comes upon it when it runs again.
     #[must_use]
     #[inline]
     pub fn all_dead(&self) -> bool {

@@ -60,6 +60,7 @@ mod orphans;
 mod outputs;
 mod overlap;
 mod pinned;
+mod release;
 mod root;
 mod runs;
 mod saved;
@@ -84,6 +85,8 @@ pub use class::{HandBack, Liveness, Meaning, OutputClass, PersistentSource, Plan
 pub use dlpack::{Dlpack, DlpackDevice, DlpackProblem};
 pub use dtype::{DType, Element};
 pub use error::Error;
+#[cfg(loom)]
+pub use home::end_thread;
 pub use ids::{AllocationId, Epoch, InputIndex, SlabId, SlotIndex, SlotValue, Step, StorageId};
 pub use inputs::{InputPlan, InputRole, InputSpec, Staged, StagedBecause};
 pub use layout::Layout;

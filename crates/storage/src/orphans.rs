@@ -3,12 +3,17 @@
 //! The handles free a sheet by themselves: the last of a word takes the word's one out of the sheet's references. Only where
 //! the last two of a word go at the same moment, one at home and one elsewhere, may both leave it to the other. While there
 //! is a slab it tidies up. Of a slab that has gone, the sheet stays on a list here, and whoever lets go of one of its
-//! references looks at the list; so do the home thread at its end, and each slab that is made or goes.
+//! references looks at it again; the home thread looks at all of the list at its end, and so does each slab that is made or
+//! goes.
+
+use std::collections::BTreeMap;
 
 use crate::hold::SheetRef;
 use crate::sync::{AtomicUsize, Mutex, Ordering, global, lock};
 
-global! { static ORPHANS: Mutex<Vec<SheetRef>> = Mutex::new(Vec::new()); }
+// An (address, sheet) pair means: the sheet lies there. By address, so that one that is let go of need not look at the others:
+// whoever keeps an output of every run may have any number of them.
+global! { static ORPHANS: Mutex<BTreeMap<usize, SheetRef>> = Mutex::new(BTreeMap::new()); }
 // How many there are: whoever finds none need not lock the list, and leaves what is being added to whoever adds it.
 global! { static COUNT: AtomicUsize = AtomicUsize::new(0); }
 
@@ -17,7 +22,7 @@ pub(crate) fn leave(sheet: &SheetRef) {
     let mut list = lock(&ORPHANS);
     // Under the lock, so that whoever finds the sheet to be an orphan finds it on the list.
     sheet.orphan();
-    list.push(sheet.clone());
+    list.insert(sheet.address(), sheet.clone());
     COUNT.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -28,14 +33,29 @@ pub(crate) fn sweep() {
     }
 }
 
-/// As [`sweep`], for whoever knows that a sheet is an orphan.
+/// As [`sweep`], for whoever may not see yet that there are any.
 #[cold]
 pub(crate) fn sweep_all() {
     let over: Vec<_> = {
         let mut list = lock(&ORPHANS);
-        let over: Vec<_> = list.extract_if(.., |sheet| sheet.is_over()).collect();
+        let over: Vec<_> =
+            list.iter().filter(|(_, sheet)| sheet.is_over()).map(|(&address, _)| address).collect();
         COUNT.fetch_sub(over.len(), Ordering::Relaxed);
-        over
+        over.iter().filter_map(|address| list.remove(address)).collect()
     };
     drop(over); // Without the lock, since what a ledger keeps may be anybody's.
+}
+
+/// Lets the orphan that lies at an address go if nothing of it is held any more. It may have gone already, and another one
+/// lie there.
+pub(crate) fn sweep_at(address: usize) {
+    let over = {
+        let mut list = lock(&ORPHANS);
+        if !list.get(&address).is_some_and(SheetRef::is_over) {
+            return;
+        }
+        COUNT.fetch_sub(1, Ordering::Relaxed);
+        list.remove(&address)
+    };
+    drop(over); // Without the lock, as above.
 }

@@ -23,7 +23,7 @@
 //! `refs` counts the sheet's references ([`SheetRef`](crate::hold::SheetRef)) and, as one each, the words of `held` that
 //! are not zero. A holder's bit is set for as long as it holds, its word is not zero then, and so `refs` is not zero either.
 //! Whoever clears the last bit of a word takes the word's one out of `refs`, as the very last thing it does with the sheet;
-//! and whoever only notes at home that its slot has gone does nothing with the sheet afterwards.
+//! and whoever only notes at home that its slot has gone does nothing with the sheet afterwards ([`Release`]).
 //!
 //! Two that go from a word at the same moment, one at home and one elsewhere, may each find the other there. The word's one
 //! stays in `refs` then, although all of the word is dead, until the slab [tidies](Sheet::tidy) it or, if that has gone, the
@@ -35,6 +35,7 @@ use smallvec::SmallVec;
 
 use crate::block::Block;
 use crate::home::ThreadNumber;
+use crate::release::Release;
 use crate::stale::{Cause, Stale};
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
 use crate::table::Table;
@@ -330,50 +331,12 @@ impl Sheet {
         }
     }
 
-    /// Takes one holder off a slot that has had several. Returns whether it was the last: the caller then has to let go of the
-    /// slot.
-    fn take_one_off(&self, slot: SlotIndex) -> bool {
-        let Some(extra) = self.extra.get(slot.place()) else { return false };
-        // A sole holder sees zero here, and nobody can add one meanwhile: that takes a hold.
-        if extra.load(Ordering::Acquire) == 0 {
-            return true;
-        }
-        if extra.fetch_sub(1, Ordering::AcqRel) != 0 {
-            return false;
-        }
-        extra.store(0, Ordering::Relaxed); // The others let go between the two lines above, so the count wrapped.
-        true
-    }
-
-    /// Lets go of slots of a word whose holders are all gone, and returns as [`release`](Self::release).
+    /// What letting go of slots of a word touches.
     #[inline]
-    fn let_go(&self, word: &Word, slots: u64, is_home: bool) -> bool {
-        let is_last = word.let_go(slots, is_home);
-        if is_last {
-            self.ledger.remove_words(1); // The word's one is still in `refs`, so the sheet is still there.
-        }
-        is_last
-    }
-
-    /// Takes the holder off a slot that has had no other one in this run, and returns as [`release`](Self::release); none for a
-    /// slot that has had several, which is as it was.
-    #[inline]
-    pub(crate) fn release_sole(&self, slot: SlotIndex) -> Option<bool> {
-        let Some(word) = self.words.get(slot.word() as usize) else { return Some(false) };
-        let is_home = ThreadNumber::is_current(self.home.load(Ordering::Relaxed));
-        (word.shared_of(slot.bit()) == 0).then(|| self.let_go(word, slot.bit(), is_home))
-    }
-
-    /// Takes one holder off each of these slots of a word. Returns whether nothing of the word is held then: the caller has to
-    /// take the word's one out of `refs`. In any case it may not touch the sheet otherwise, unless it has a reference.
-    pub(crate) fn release(&self, at: u32, slots: u64) -> bool {
-        let Some(word) = self.words.get(at as usize) else { return false };
-        let shared = word.shared_of(slots);
-        let over = SlotIndex::in_word(at, shared)
-            .filter(|&slot| self.take_one_off(slot))
-            .fold(slots & !shared, |bits, slot| bits | slot.bit());
-        // Many at once are worth a locked instruction, which leaves nothing to be tidied up.
-        over != 0 && self.let_go(word, over, false)
+    pub(crate) fn release_of(&self, word: u32) -> Option<Release<'_>> {
+        let at = word;
+        let word = self.words.get(at as usize)?;
+        Some(Release { home: &self.home, word, at, extra: &self.extra })
     }
 
     /// Whether every handle of the last run is valid without a closer look: the one compare on every access.

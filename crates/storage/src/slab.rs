@@ -292,13 +292,16 @@ impl Slab {
         self.live().find(|&slot| self.sheet.is_pinned(slot))
     }
 
-    /// Lets go of copies that no handle reads any more, and of sheets that will not be used again. Returns how many copies.
+    /// Lets go of copies that no handle reads any more, and of sheets that will not be used again, and puts right what the last
+    /// handles have left to be [late](Ledger::all_dead). Returns how many copies.
     ///
     /// Copies that were made at the end of a step are the caller's memory; a handle's drop does not give them back,
     /// because it may happen anywhere. Of the runs of which handles are kept it looks at up to 64, and at the next ones when it
     /// is called again, so that it takes no longer the more are kept.
     pub fn sweep(&mut self) -> usize {
         let mut copies = self.sheet.sweep();
+        // What the last holders of a word left undone is done when the slab runs again, and it may never.
+        self.sheet.tidy();
         let mut spare = None;
         for _ in 0..SWEPT.min(self.retired.len()) {
             let Some(sheet) = self.retired.pop_front() else { break };

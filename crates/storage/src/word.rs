@@ -34,7 +34,8 @@ impl Word {
     /// Begins a run. Nothing is held, so nobody else writes here.
     #[inline]
     pub(crate) fn begin(&self, begin: &Begin) {
-        self.gone.store(0, Ordering::Relaxed);
+        // Release: who watches a slot and sees this beside the last run's `held` is told by the epoch that it is another value.
+        self.gone.store(0, Ordering::Release);
         self.shared.store(begin.shared, Ordering::Relaxed);
         self.waiting.store(begin.returned, Ordering::Relaxed);
         self.held.store(begin.own, Ordering::Release);
@@ -95,5 +96,65 @@ impl Word {
             let before = self.held.fetch_and(!gone, Ordering::AcqRel);
             before & gone != 0 && before & !gone == 0
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// A word of a run with three slots.
+    fn word() -> Word {
+        let word = Word::new();
+        word.begin(&Begin { own: 0b111, returned: 0b111, shared: 0 });
+        word
+    }
+
+    /// The bits of `held` and of `gone`.
+    fn bits(word: &Word) -> (u64, u64) {
+        (word.held.load(Ordering::Relaxed), word.gone.load(Ordering::Relaxed))
+    }
+
+    #[test]
+    fn what_goes_at_home_is_noted_and_what_goes_elsewhere_clears_that_too() {
+        let word = word();
+        assert!(!word.let_go(0b001, true));
+        assert_eq!((bits(&word), word.held()), ((0b111, 0b001), 0b110));
+        assert!(!word.let_go(0b010, false));
+        assert_eq!((bits(&word), word.held()), ((0b100, 0b001), 0b100));
+        assert!(word.let_go(0b100, true), "the last clears at home too");
+        assert_eq!((bits(&word).0, word.held()), (0, 0));
+    }
+
+    #[test]
+    fn the_last_of_a_word_is_told_so_wherever_it_goes() {
+        for (first, last) in [(true, true), (true, false), (false, true), (false, false)] {
+            let word = word();
+            assert!(!word.let_go(0b101, first));
+            assert!(word.let_go(0b010, last));
+            assert_eq!((bits(&word).0, word.held(), word.tidy()), (0, 0, false));
+        }
+    }
+
+    #[test]
+    fn a_word_whose_last_two_did_not_see_each_other_go_is_tidied_once() {
+        let word = word();
+        word.held.store(0b010, Ordering::Relaxed);
+        word.gone.store(0b011, Ordering::Relaxed);
+        assert_eq!(word.held(), 0);
+        assert!(word.tidy());
+        assert_eq!(bits(&word).0, 0);
+        assert!(!word.tidy());
+    }
+
+    #[test]
+    fn a_word_that_is_held_is_tidied_of_what_has_gone_and_is_not_over() {
+        let word = word();
+        assert!(!word.tidy());
+        assert!(!word.let_go(0b001, true));
+        assert!(!word.tidy());
+        assert_eq!(bits(&word), (0b110, 0b001));
+        assert!(!word.tidy());
+        assert_eq!((bits(&word).0, word.held()), (0b110, 0b110));
     }
 }

@@ -1,6 +1,6 @@
 //! Handles: who holds a slot, and what the last one to let go does.
 
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::thread;
 
 use graphgrove_storage::{Ledger, Outputs, Pinned, SavedOutputs, Slab, Storage, Tensor};
@@ -155,4 +155,98 @@ fn a_slab_says_what_it_is() {
     assert_eq!(slab.block(slot(1)).unwrap().0.get(), 0x10_0200);
     assert_eq!(slab.block(slot(2)), None);
     assert_eq!(format!("{slab:?}"), format!("Slab({} of F, epoch 1, live [0, 1])", slab.id()));
+}
+
+#[test]
+fn handles_of_one_word_that_go_on_several_threads_at_once_all_count() {
+    let rounds = if cfg!(miri) { 1 } else { 200 };
+    let mut slab = slab_of(64);
+    for number in 0..rounds {
+        let mut parts: [Vec<Tensor>; 4] = Default::default();
+        for (tensor, part) in take(&mut slab, number).into_iter().zip((0..4).cycle()) {
+            parts[part].push(tensor);
+        }
+        let [at_home, elsewhere @ ..] = parts;
+        let at_once = Barrier::new(4);
+        thread::scope(|scope| {
+            for part in elsewhere {
+                scope.spawn(|| {
+                    at_once.wait();
+                    drop(part);
+                });
+            }
+            at_once.wait();
+            drop(at_home);
+        });
+        assert_eq!(slab.live_word(0), 0, "round {number}");
+    }
+}
+
+#[test]
+fn handles_that_go_at_home_and_elsewhere_while_the_slab_goes_free_its_memory_once() {
+    let rounds = if cfg!(miri) { 1 } else { 300 };
+    for _ in 0..rounds {
+        let census = Census::default();
+        let mut slab = slab(&Ledger::keeping(census.owner()), vec![fresh(0), fresh(1)]);
+        let mut tensors = take(&mut slab, 1);
+        let (elsewhere, at_home) = (tensors.pop(), tensors.pop());
+        let at_once = Barrier::new(3);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                at_once.wait();
+                drop(elsewhere);
+            });
+            scope.spawn(|| {
+                at_once.wait();
+                drop(slab);
+            });
+            at_once.wait();
+            drop(at_home);
+        });
+        // Had the last two not seen each other go, this would find what they have left behind.
+        let another = slab_of(1);
+        assert_eq!(census.alive(), 0);
+        drop(another);
+    }
+}
+
+#[test]
+fn handles_of_a_slab_that_has_gone_on_another_thread_free_its_memory_with_the_last_of_each_run() {
+    let census = Census::default();
+    let ledger = Ledger::keeping(census.owner());
+    let mut slab = slab(&ledger, (0..65).map(fresh).collect());
+    let kept: Vec<_> = (1..4).map(|number| take(&mut slab, number)).collect();
+    let watch = kept[1][64].storage().watch().unwrap();
+    thread::spawn(move || drop((slab, ledger))).join().unwrap();
+    assert!(kept.iter().flatten().all(|tensor| tensor.storage().watch().is_some()));
+    let [first, second, mut last] = <[_; 3]>::try_from(kept).unwrap();
+    drop((first, second));
+    assert_eq!((census.alive(), watch.is_live()), (1, false));
+    drop(watch);
+    last.swap_remove(0);
+    assert_eq!((census.alive(), last[0].address().unwrap().get()), (1, 0x10_0000 + 64 * 512));
+    drop(last);
+    assert_eq!(census.alive(), 0);
+}
+
+#[test]
+fn a_thread_that_ends_leaves_handles_to_others_and_their_slots_to_whoever_runs_next() {
+    let mut slab = slab_of(3);
+    for number in 1..20 {
+        let (back, kept) = thread::spawn(move || {
+            let mut tensors = take(&mut slab, number);
+            let kept = tensors.pop();
+            drop(tensors.pop());
+            (slab, (tensors, kept))
+        })
+        .join()
+        .unwrap();
+        slab = back;
+        assert_eq!(slab.live_word(0), 0b101);
+        thread::scope(|scope| {
+            scope.spawn(|| drop(kept.0));
+            scope.spawn(|| assert!(kept.1.is_some_and(|tensor| tensor.address().is_ok())));
+        });
+        assert!(!slab.any_live());
+    }
 }

@@ -16,6 +16,7 @@ fn a_pinned_output_is_kept_whatever_the_rule_and_its_node_does_not_run() {
     assert_eq!(slab.invalidate(&began(2)), Err(Error::Pinned { slot: slot(1) }));
     assert_eq!(slab.hand_back(step(2), no_source).unwrap_err(), Error::Pinned { slot: slot(1) });
     assert!(tensors.iter().all(|tensor| tensor.address().is_ok()), "nothing has changed");
+    assert_eq!((slab.live_word(0), slab.died().count()), (0b111, 0));
     assert_eq!(slab.epoch().get(), 1);
     let at = rig.block();
     for rule in [OldOutput::Error, OldOutput::CopyOut] {
@@ -106,4 +107,23 @@ fn what_keeps_a_node_from_running_is_known_before_it_is_launched() {
     assert_eq!(slab.hand_back(step(2), no_source).unwrap_err(), Error::Pinned { slot: slot(69) });
     drop(high);
     assert_eq!((slab.pinned(), run(&mut slab, 2).outputs.len()), (None, 70));
+}
+
+#[test]
+fn what_is_pinned_after_an_end_was_prepared_is_kept_and_all_else_of_it_is_over() {
+    let rig = Rig::new();
+    let mut slab = slab_of(3);
+    let tensors = take(&mut slab, 1);
+    let nothing = |_| Err(Error::TooLarge);
+    let ending =
+        slab.prepare_end(&rig.device, &rig.stream, &began(2), |_| OldOutput::Error, nothing).unwrap();
+    assert!(ending.kept().is_empty());
+    let pin = tensors[1].pin().unwrap();
+    let ended = slab.end(ending);
+    assert_eq!((ended.kept, ended.stale), (vec![slot(1)], vec![slot(0), slot(2)]));
+    assert_eq!((slab.live_word(0), slab.died().collect::<Vec<_>>()), (0b010, vec![slot(0), slot(2)]));
+    let has_value: Vec<_> = tensors.iter().map(|tensor| tensor.address().is_ok()).collect();
+    assert_eq!(has_value, [false, true, false]);
+    drop((tensors, pin));
+    assert!(!slab.any_live());
 }
