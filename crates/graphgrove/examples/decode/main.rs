@@ -6,13 +6,14 @@
 //! recorded once, for prompts that come from outside and for tokens that the step before has left, and all sizes share the
 //! memory of the largest. The tokens have to be those of an eager run, and those of a GPU nearly all those of the simulated device.
 
+#[path = "../devices/device.rs"]
 mod device;
 mod generation;
 mod kernels;
 mod model;
 mod on_cuda;
 mod on_sim;
-#[path = "../cuda/products.rs"]
+#[path = "../devices/products.rs"]
 mod products;
 
 use std::io::Write;
@@ -100,7 +101,7 @@ fn compare(
         "{others} of {} tokens are not those of the simulated device (at most {:.0}%); {}",
         expected.len(),
         TOLERANCE * 100.0,
-        cuda.description()?,
+        cuda.name(),
     )?;
     Ok(tokens.len() == expected.len() && others as f64 <= TOLERANCE * expected.len() as f64)
 }

@@ -7,12 +7,13 @@
 //! mode runs the same program, and its losses, accuracy and weights have to be those of the eager run to the last bit. Those of a GPU
 //! are compared with those of the simulated device too, from which rounding alone may tell them.
 
+#[path = "../devices/device.rs"]
 mod device;
 mod kernels;
 mod model;
 mod on_cuda;
 mod on_sim;
-#[path = "../cuda/products.rs"]
+#[path = "../devices/products.rs"]
 mod products;
 mod report;
 mod setup;

@@ -1,4 +1,4 @@
-//! The devices that the model runs on.
+//! The devices that the program runs on.
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,6 +16,9 @@ use crate::on_sim::SimKernels;
 pub(crate) trait Backend {
     type Device: Device;
     type Kernels: Kernels<Self::Device>;
+
+    /// What the report calls it, once kernels were made.
+    fn name(&self) -> String;
 
     /// The device of one run.
     fn device(&self) -> Arc<Self::Device>;
@@ -39,6 +42,10 @@ impl Backend for Simulated {
     type Device = SimDevice;
     type Kernels = SimKernels;
 
+    fn name(&self) -> String {
+        "sim".to_owned()
+    }
+
     fn device(&self) -> Arc<SimDevice> {
         Arc::new(SimDevice::builder().seed(self.seed).granularity(4096).build())
     }
@@ -53,6 +60,7 @@ impl Backend for Simulated {
         Some(PoolConfig { growth, ..PoolConfig::default() })
     }
 
+    /// The device looks for races and for memory that is read before its birth or after its end.
     fn verdict(&self, device: &SimDevice) -> Result<(), AnyError> {
         Ok(device.verdict()?)
     }
@@ -63,6 +71,7 @@ pub(crate) struct Cuda {
     device: Arc<CudaDevice>,
     module: Module,
     without_library: bool,
+    name: String,
     /// What multiplies matrices, once kernels were made.
     products: OnceLock<&'static str>,
 }
@@ -72,18 +81,9 @@ impl Cuda {
     pub(crate) fn open(without_library: bool) -> Result<Self, CudaError> {
         let device = CudaDevice::open(0)?;
         let module = on_cuda::compile(&device)?;
-        Ok(Self { device: Arc::new(device), module, without_library, products: OnceLock::new() })
-    }
-
-    /// The device, its driver, and what multiplies matrices.
-    pub(crate) fn description(&self) -> Result<String, DeviceError> {
-        let (name, driver) = (self.device.name()?, self.device.driver_version()?);
-        let products = self.products.get().unwrap_or(&"nothing yet");
-        Ok(format!(
-            "{name}, driver of CUDA {}.{}, matrix products by {products}",
-            driver / 1000,
-            driver % 1000 / 10
-        ))
+        let (name, driver) = (device.name()?, device.driver_version()?);
+        let name = format!("{name}, driver of CUDA {}.{}", driver / 1000, driver % 1000 / 10);
+        Ok(Self { device: Arc::new(device), module, without_library, name, products: OnceLock::new() })
     }
 
     /// Whether an error says that there is nothing to run on, and not that something broke.
@@ -95,6 +95,10 @@ impl Cuda {
 impl Backend for Cuda {
     type Device = CudaDevice;
     type Kernels = CudaKernels;
+
+    fn name(&self) -> String {
+        format!("{}, matrix products by {}", self.name, self.products.get().unwrap_or(&"nothing yet"))
+    }
 
     fn device(&self) -> Arc<CudaDevice> {
         Arc::clone(&self.device)
