@@ -89,6 +89,7 @@ impl<D: Device> State<D> {
 
     /// Finds a place, growing if there is none, and giving back what others could use before it gives up.
     fn place(&mut self, device: &D, request: &Request) -> Result<ranges::Block, PoolError> {
+        self.grow_to_spare(device, request);
         let grow_by = match self.find(request) {
             Err(PoolError::NoRoom { grow_by, .. }) => grow_by,
             found => return found,
@@ -106,6 +107,21 @@ impl<D: Device> State<D> {
             }
         }
         self.ranges.alloc(request.bytes, request.align)
+    }
+
+    /// Grows if a request would otherwise break a large hole. Where that cannot be had, the hole is there to be used.
+    fn grow_to_spare(&mut self, device: &D, request: &Request) {
+        let cursor = self.phase.session().and_then(|session| session.cursor.as_ref());
+        if cursor.is_some_and(|cursor| cursor.departure().is_none()) {
+            return;
+        }
+        let Some(needed) = self.ranges.spares_by_growing(request.bytes, request.align) else { return };
+        let needed = needed.checked_next_multiple_of(device.granularity().max(1));
+        let Some(needed) = needed.filter(|&by| by <= self.backing.growing_left()) else { return };
+        let reserved = self.ranges.stats().reserved.saturating_add(needed);
+        if self.config.budget.is_none_or(|budget| reserved <= budget) {
+            self.extend(device, request.bytes, Some(needed)).ok();
+        }
     }
 
     fn find(&mut self, request: &Request) -> Result<ranges::Block, PoolError> {

@@ -131,6 +131,10 @@ impl Runner {
     }
 
     fn alloc(&mut self, bytes: u64, cursor: Option<&mut Cursor>) -> Result<Block, PoolError> {
+        let planned = cursor.as_ref().is_some_and(|cursor| cursor.departure().is_none());
+        if let Some(grow_by) = self.ranges.spares_by_growing(bytes, 1).filter(|_| !planned) {
+            self.ensure(self.ranges.stats().reserved + grow_by)?;
+        }
         let first = match cursor {
             Some(cursor) => cursor.alloc(&mut self.ranges, bytes, 1),
             None => self.ranges.alloc(bytes, 1),
