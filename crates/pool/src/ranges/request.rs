@@ -6,12 +6,13 @@ use super::slots::SlotIx;
 use super::{Granule, Ranges};
 use crate::error::PoolError;
 
-/// What libraries ask for again and again as a workspace, in bytes. It outlives no recording, so that its hole is what the next one needs,
-/// unless small blocks have settled there. On the traces of the benchmarks, in many sizes, this much was the best of what was tried; less
-/// and more cost up to 10% of the peak.
+/// What libraries ask for again and again as a workspace, in bytes: the hole of one is worth as much at the tail, since the next one
+/// would have to go there. On a recorded program of twelve recordings with such a workspace each, whose other blocks were scaled by 24
+/// factors from 0.5 to 1.9, the pool reserves 1.06 times what is live on average; with half as much here it is 1.10, and 1.14 with a page
+/// of 2 MiB.
 const WORKSPACE_BYTES: u64 = 32 << 20;
 
-/// Holes of at least so many bytes are spared.
+/// Holes of at least so many bytes are spared. Sparing those of 8 MiB too costs 2% on the same program.
 const LARGE_HOLE_BYTES: u64 = WORKSPACE_BYTES / 2;
 
 /// Requests of at most so many bytes spare them.
@@ -27,30 +28,54 @@ impl Ranges {
     /// - [`PoolError::NoRoom`] if no free run holds the block; it says by how much a region must grow.
     /// - [`PoolError::ZeroBytes`], [`PoolError::TooLarge`], [`PoolError::BadAlignment`] for a request that cannot be served.
     pub fn alloc(&mut self, bytes: u64, align: u64) -> Result<Block, PoolError> {
-        let size = self.size_of(bytes)?;
-        let unit = self.granule.alignment(align)?;
+        let (size, unit) = (self.size_of(bytes)?, self.granule.alignment(align)?);
         let hole = self.best_hole(size, unit);
-        let gap = hole.and_then(|(before, _)| self.slots.get(before.at())).map(|slot| slot.gap);
+        self.alloc_outside_or_in(hole, size, unit).ok_or_else(|| self.no_room(bytes, align, size, unit))
+    }
+
+    /// As [`alloc`](Self::alloc), except that it makes no block where a large hole would be broken only because no growing region is long
+    /// enough: [`spares_by_growing`](Self::spares_by_growing) says by how much.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`alloc`](Self::alloc).
+    pub fn alloc_sparing(&mut self, bytes: u64, align: u64) -> Result<Option<Block>, PoolError> {
+        let (size, unit) = (self.size_of(bytes)?, self.granule.alignment(align)?);
+        let hole = self.best_hole(size, unit);
+        if let Some((before, _)) = hole {
+            let gap = self.slots[before].gap;
+            if self.spares(size, gap) && self.is_spared_by_growing(size, unit, gap) {
+                return Ok(None);
+            }
+        }
+        let block = self.alloc_outside_or_in(hole, size, unit);
+        block.map(Some).ok_or_else(|| self.no_room(bytes, align, size, unit))
+    }
+
+    /// Makes a block in the hole that is given with the block's offset, or in a tail if that is where it goes.
+    #[inline(always)]
+    fn alloc_outside_or_in(&mut self, hole: Option<(SlotIx, u32)>, size: u32, unit: u32) -> Option<Block> {
+        let gap = hole.map(|(before, _)| self.slots[before].gap);
         let block = match (hole, self.first_tail(size, unit, gap)) {
             (_, Some((region, offset))) => self.take_from_tail(region, offset, size),
             (Some((before, offset)), None) => self.take_from_hole(before, offset, size),
-            (None, None) => return Err(self.no_room(bytes, align, size, unit)),
+            (None, None) => return None,
         };
         self.tally.note_peak();
         self.history.note_birth(block);
-        Ok(self.describe(block))
+        Some(self.describe(block))
     }
 
-    /// By how many bytes the first growing region is too short for a request of `bytes` to [spare a large hole](super::ranges).
+    /// By how many bytes the first growing region is too short for a request that would break a large hole to go to its tail instead.
     ///
-    /// Whoever can grow the region by that much should, before the request is made: where it goes depends on the live blocks alone then.
+    /// Whoever can grow the region by that much should do so before the request: where it goes depends on the live blocks alone then.
     /// `None` if growing would change nothing.
     #[must_use]
     pub fn spares_by_growing(&self, bytes: u64, align: u64) -> Option<u64> {
         let (size, unit) = (self.size_of(bytes).ok()?, self.granule.alignment(align).ok()?);
         let (before, _) = self.best_hole(size, unit)?;
-        let gap = self.slots.get(before.at())?.gap;
-        let grows = self.spares(size, gap) && self.first_tail(size, unit, Some(gap)).is_none();
+        let gap = self.slots[before].gap;
+        let grows = self.spares(size, gap) && self.is_spared_by_growing(size, unit, gap);
         self.growth_for(size, unit, Some(gap)).filter(|_| grows)
     }
 
@@ -164,6 +189,11 @@ impl Ranges {
             Some(_) => start.checked_next_multiple_of(self.granule.ceil(WORKSPACE_BYTES)?)?,
         };
         (end <= limit).then_some((offset, end))
+    }
+
+    /// Whether a hole that is to be spared would be broken for want of length.
+    fn is_spared_by_growing(&self, size: u32, unit: u32, gap: u32) -> bool {
+        self.first_tail(size, unit, Some(gap)).is_none() && self.growth_for(size, unit, Some(gap)).is_some()
     }
 
     /// By how many bytes the first growing region is too short for a block in its tail.

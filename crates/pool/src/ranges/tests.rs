@@ -82,16 +82,21 @@ fn a_region_says_by_how_much_it_is_too_short_to_spare_a_hole() {
     let end = guard.offset + KIB;
     assert_eq!(ranges.spares_by_growing(MIB, 1), Some(MIB));
     assert_eq!(ranges.spares_by_growing(MIB, 2 * MIB), Some(3 * MIB - KIB));
+    assert_eq!(ranges.alloc_sparing(MIB, 1), Ok(None));
     // Nothing to gain: too large a request, one that no stretch holds, and none at all.
     for (bytes, align) in [(8 * MIB + 1, 1), (MIB, 64 * MIB), (0, 1), (MIB, 3)] {
         assert_eq!(ranges.spares_by_growing(bytes, align), None, "{bytes} aligned to {align}");
+        let mut same = ranges.clone();
+        let (sparing, plain) = (same.alloc_sparing(bytes, align), ranges.clone().alloc(bytes, align));
+        assert_eq!(sparing, plain.map(Some));
     }
     // Where the region stays as it is, the hole is there to be used.
     let mut short = ranges.clone();
     assert_eq!(alloc(&mut short, MIB).offset, 0);
     ranges.resize_region(region, end + MIB).unwrap();
     assert_eq!(ranges.spares_by_growing(MIB, 1), None);
-    assert_eq!(alloc(&mut ranges, MIB).offset, end);
+    let block = ranges.alloc_sparing(MIB, 1).unwrap();
+    assert_eq!(block.map(|block| block.offset), Some(end));
 }
 
 #[test]
