@@ -89,7 +89,7 @@ impl<D: Device> State<D> {
 
     /// Finds a place, growing if there is none, and giving back what others could use before it gives up.
     fn place(&mut self, device: &D, request: &Request) -> Result<ranges::Block, PoolError> {
-        let grow_by = match self.find(request) {
+        let grow_by = match self.find(device, request) {
             Err(PoolError::NoRoom { grow_by, .. }) => grow_by,
             found => return found,
         };
@@ -108,17 +108,31 @@ impl<D: Device> State<D> {
         self.ranges.alloc(request.bytes, request.align)
     }
 
-    fn find(&mut self, request: &Request) -> Result<ranges::Block, PoolError> {
+    fn find(&mut self, device: &D, request: &Request) -> Result<ranges::Block, PoolError> {
         let Self { phase, ranges, counts, .. } = self;
-        match phase.session().and_then(|session| session.cursor.as_mut()) {
-            Some(cursor) => {
-                let (served, left) = (cursor.served(), cursor.departure().is_some());
-                let found = cursor.alloc(ranges, request.bytes, request.align);
-                counts.planned += u64::from(cursor.served() - served);
-                counts.departures += u64::from(cursor.departure().is_some() && !left);
-                found
-            }
-            None => ranges.alloc(request.bytes, request.align),
+        let cursor = phase.session().and_then(|session| session.cursor.as_mut());
+        if let Some(cursor) = cursor.filter(|cursor| cursor.departure().is_none()) {
+            let served = cursor.served();
+            let found = cursor.alloc(ranges, request.bytes, request.align);
+            counts.planned += u64::from(cursor.served() - served);
+            counts.departures += u64::from(cursor.departure().is_some());
+            return found;
+        }
+        if let Some(block) = ranges.alloc_sparing(request.bytes, request.align)? {
+            return Ok(block);
+        }
+        self.grow_to_spare(device, request);
+        self.ranges.alloc(request.bytes, request.align)
+    }
+
+    /// Grows for a request that would break a large hole otherwise. Where memory for it cannot be had, the hole is there to be used.
+    fn grow_to_spare(&mut self, device: &D, request: &Request) {
+        let needed = self.ranges.spares_by_growing(request.bytes, request.align);
+        let needed = needed.and_then(|by| by.checked_next_multiple_of(device.granularity().max(1)));
+        let Some(needed) = needed.filter(|&by| by <= self.backing.growing_left()) else { return };
+        let reserved = self.ranges.stats().reserved.saturating_add(needed);
+        if self.config.budget.is_none_or(|budget| reserved <= budget) {
+            self.extend(device, request.bytes, Some(needed)).ok();
         }
     }
 

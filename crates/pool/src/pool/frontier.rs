@@ -129,7 +129,8 @@ impl Frontier {
         let lane = if let Some(lane) = self.spare_lane() {
             let old = &self.lanes[lane.0 as usize];
             self.by_stream.remove(&old.stream);
-            (new.since, new.now, new.last_use) = (old.now + 1, old.now + 1, old.last_use);
+            // A mark has ended the stretch before this one: whatever was done on a joined lane lies in earlier ones.
+            (new.since, new.now, new.last_use) = (old.now, old.now, old.last_use);
             new.handed_on = Some((self.main, self.lanes[self.main.0 as usize].now));
             self.lanes[lane.0 as usize] = new;
             lane
@@ -210,14 +211,8 @@ impl Frontier {
 
     fn stamp(&self, lane: Lane) -> Stamp {
         let time = self.lanes.get(lane.0 as usize).map_or(0, |state| state.now);
-        Stamp { lane, era: self.era_of(lane), time }
-    }
-
-    fn era_of(&self, lane: Lane) -> u64 {
-        match &self.outside {
-            Some(outside) if (lane.0 as usize) < outside.lanes => outside.era,
-            _ => self.era,
-        }
+        // In a recording only its own lanes are asked for, so that the era is always theirs.
+        Stamp { lane, era: self.era, time }
     }
 
     /// Whether an era is over. Its lanes were joined, so that everything on them lies before whatever comes.

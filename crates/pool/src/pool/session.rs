@@ -221,7 +221,10 @@ impl<D: Device> State<D> {
                 self.frontier.turn_to(stream.id());
                 self.free_reached(device);
             }
-            SessionKind::Recording => self.frontier.begin_recording(stream.id()),
+            SessionKind::Recording => {
+                self.know(stream);
+                self.frontier.begin_recording(stream.id());
+            }
         }
         self.phase = Phase::Session(Box::new(SessionState {
             number: self.sessions,
@@ -317,8 +320,10 @@ impl<D: Device> State<D> {
         }
         self.refused_if(|state| state.ranges.restore(before, Survivors::AsRecorded).is_err());
         self.discard(before);
-        if !self.grown.is_empty() && !self.is_capturing(device) {
-            // A recording may have been handed blocks before its capture began, and then a checking device was told of them at once.
+        let elsewhere = self.main.id() != self.home.id();
+        if (elsewhere || !self.grown.is_empty()) && !self.is_capturing(device) {
+            // A recording may have been handed blocks before its capture began, and then a checking device was told of them at once. It
+            // must have heard of it before their memory goes, or is handed out on the pool's stream.
             self.refused_if(|state| state.synchronize(device).is_err());
         }
         self.shrink_to(device, 0);

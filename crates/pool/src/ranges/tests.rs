@@ -44,18 +44,59 @@ fn a_tail_is_used_only_when_no_hole_fits() {
     assert_eq!(alloc(&mut ranges, 31 * KIB + 1).offset, guard.offset + KIB);
 }
 
-#[test]
-fn a_small_block_goes_to_the_page_in_which_the_tail_begins_and_spares_a_large_hole() {
-    const PAGE: u64 = 2 << 20;
-    let (mut ranges, region) = growing(64 * PAGE);
-    let large = alloc(&mut ranges, 16 * PAGE);
+const MIB: u64 = 1 << 20;
+
+/// A hole of `hole` bytes, one block of 1 KiB behind it, and a growing region of `len` bytes.
+fn hole_and_guard(hole: u64, len: u64) -> (Ranges, RegionId, Block) {
+    let (mut ranges, region) = growing(len);
+    let large = alloc(&mut ranges, hole);
     let guard = alloc(&mut ranges, KIB);
     ranges.free(large.id).unwrap();
+    (ranges, region, guard)
+}
+
+#[test]
+fn a_small_block_spares_a_large_hole_as_long_as_the_tails_stretch_has_room() {
+    let (mut ranges, region, guard) = hole_and_guard(40 * MIB, 256 * MIB);
+    let first = alloc(&mut ranges, 8 * MIB);
+    assert_eq!(first.offset, guard.offset + KIB);
+    // The stretch ends at the next multiple of 32 MiB, however long the region is.
+    let full = alloc(&mut ranges, 8 * MIB);
+    let rest = alloc(&mut ranges, 8 * MIB - KIB);
+    assert_eq!((full.offset, rest.offset + rest.bytes), (first.offset + 8 * MIB, 64 * MIB));
+    assert_eq!((alloc(&mut ranges, KIB).offset, ranges.used_end(region)), (0, Some(64 * MIB)));
+}
+
+#[test]
+fn a_hole_of_less_than_16_mib_is_used_and_so_is_any_by_more_than_8_mib() {
+    let (mut ranges, _, guard) = hole_and_guard(16 * MIB, 256 * MIB);
     assert_eq!(alloc(&mut ranges, KIB).offset, guard.offset + KIB);
-    // What does not fit into the rest of the page goes to the hole, however long the region is.
-    assert_eq!(alloc(&mut ranges, PAGE - KIB).offset, 0);
-    let left = alloc(&mut ranges, 15 * PAGE + KIB);
-    assert_eq!((left.offset, ranges.used_end(region)), (PAGE - KIB, Some(guard.offset + 2 * KIB)));
+    assert_eq!(alloc(&mut ranges, 8 * MIB + 1).offset, 0);
+    let (mut ranges, ..) = hole_and_guard(16 * MIB - 512, 256 * MIB);
+    assert_eq!(alloc(&mut ranges, KIB).offset, 0);
+}
+
+#[test]
+fn a_region_says_by_how_much_it_is_too_short_to_spare_a_hole() {
+    let (mut ranges, region, guard) = hole_and_guard(32 * MIB, 32 * MIB + KIB);
+    let end = guard.offset + KIB;
+    assert_eq!(ranges.spares_by_growing(MIB, 1), Some(MIB));
+    assert_eq!(ranges.spares_by_growing(MIB, 2 * MIB), Some(3 * MIB - KIB));
+    assert_eq!(ranges.alloc_sparing(MIB, 1), Ok(None));
+    // Nothing to gain: too large a request, one that no stretch holds, and none at all.
+    for (bytes, align) in [(8 * MIB + 1, 1), (MIB, 64 * MIB), (0, 1), (MIB, 3)] {
+        assert_eq!(ranges.spares_by_growing(bytes, align), None, "{bytes} aligned to {align}");
+        let mut same = ranges.clone();
+        let (sparing, plain) = (same.alloc_sparing(bytes, align), ranges.clone().alloc(bytes, align));
+        assert_eq!(sparing, plain.map(Some));
+    }
+    // Where the region stays as it is, the hole is there to be used.
+    let mut short = ranges.clone();
+    assert_eq!(alloc(&mut short, MIB).offset, 0);
+    ranges.resize_region(region, end + MIB).unwrap();
+    assert_eq!(ranges.spares_by_growing(MIB, 1), None);
+    let block = ranges.alloc_sparing(MIB, 1).unwrap();
+    assert_eq!(block.map(|block| block.offset), Some(end));
 }
 
 #[test]

@@ -131,9 +131,9 @@ impl Runner {
     }
 
     fn alloc(&mut self, bytes: u64, cursor: Option<&mut Cursor>) -> Result<Block, PoolError> {
-        let first = match cursor {
+        let first = match cursor.filter(|cursor| cursor.departure().is_none()) {
             Some(cursor) => cursor.alloc(&mut self.ranges, bytes, 1),
-            None => self.ranges.alloc(bytes, 1),
+            None => self.alloc_online(bytes),
         };
         match first {
             Err(PoolError::NoRoom { grow_by: Some(grow_by), .. }) => {
@@ -142,6 +142,15 @@ impl Runner {
             }
             other => other,
         }
+    }
+
+    fn alloc_online(&mut self, bytes: u64) -> Result<Block, PoolError> {
+        if let Some(block) = self.ranges.alloc_sparing(bytes, 1)? {
+            return Ok(block);
+        }
+        let grow_by = self.ranges.spares_by_growing(bytes, 1).unwrap_or(0);
+        self.ensure(self.ranges.stats().reserved + grow_by)?;
+        self.ranges.alloc(bytes, 1)
     }
 
     /// Makes the region at least `len` bytes long, in whole pages.

@@ -3,8 +3,11 @@
 use graphgrove_device::{Annotation, Call, CaptureGuard, CaptureMode, Memory, SegmentMemory, Work};
 use graphgrove_pool::PoolError;
 use graphgrove_pool::pool::{
-    Cause, Holder, Limit, Live, Owner, PoolConfig, Range, Request, Shortage, WhyNot,
+    Block, Cause, Growth, Holder, Limit, Live, Owner, PoolConfig, Range, Request, Shortage, WhyNot,
 };
+use graphgrove_sim::SimDevice;
+
+const MIB: u64 = 1 << 20;
 
 use crate::world::{PAGE, UNIT, World, config, fill, request, segments};
 
@@ -30,6 +33,46 @@ fn a_growing_pool_is_one_range_and_a_block_may_span_what_was_mapped_at_different
     assert!(world.holds(&second, 1));
     assert_eq!(world.device.counts().of(Call::Allocate), 0);
     world.verdict();
+}
+
+/// A pool in pages of 2 MiB in which a workspace of 32 MiB has died in front of a block that lives on.
+fn after_a_workspace(memory: u64, config: PoolConfig) -> (World, Block<SimDevice>) {
+    let growth = Growth { small_limit: 2 * MIB, small: 2 * MIB, large: 2 * MIB, unit: 2 * MIB };
+    let device = SimDevice::builder().granularity(2 * MIB).memory_bytes(memory).build();
+    let world = World::on(device, PoolConfig { growth, ..config });
+    let workspace = world.take(32 * MIB, "workspace");
+    let kept = world.take(UNIT, "kept");
+    assert_eq!((kept.ptr().offset_from(workspace.ptr()), world.reserved()), (Some(32 * MIB), 34 * MIB));
+    (world, kept)
+}
+
+#[test]
+fn a_pool_grows_before_a_small_block_breaks_the_hole_of_a_workspace() {
+    let (world, kept) = after_a_workspace(1 << 30, PoolConfig::default());
+    let beside = world.take(MIB, "in the page that is there");
+    assert_eq!((beside.ptr().offset_from(kept.ptr()), world.reserved()), (Some(UNIT), 34 * MIB));
+    let small = world.take(4 * MIB, "small");
+    assert_eq!((small.ptr().offset_from(beside.ptr()), world.reserved()), (Some(MIB), 38 * MIB));
+    let workspace = world.take(32 * MIB, "next workspace");
+    assert_eq!((kept.ptr().offset_from(workspace.ptr()), world.reserved()), (Some(32 * MIB), 38 * MIB));
+    assert!(world.pool.shortages().iter().all(|shortage| shortage.label != "small"));
+    world.verdict();
+}
+
+#[test]
+fn where_a_pool_cannot_grow_a_small_block_breaks_the_hole_of_a_workspace() {
+    let budget = PoolConfig { budget: Some(39 * MIB), ..PoolConfig::default() };
+    let range = PoolConfig { range: Range::Bytes(38 * MIB), ..PoolConfig::default() };
+    for (memory, config) in [(1 << 30, budget), (39 * MIB, PoolConfig::default()), (1 << 30, range)] {
+        let (world, kept) = after_a_workspace(memory, config);
+        let first = world.take(3 * MIB, "first");
+        assert_eq!((first.ptr().offset_from(kept.ptr()), world.reserved()), (Some(UNIT), 36 * MIB));
+        let small = world.take(4 * MIB, "small");
+        assert_eq!((kept.ptr().offset_from(small.ptr()), world.reserved()), (Some(32 * MIB), 36 * MIB));
+        world.fill(&small, 1);
+        assert!(world.holds(&small, 1));
+        world.verdict();
+    }
 }
 
 #[test]
@@ -289,7 +332,7 @@ fn a_free_run_is_told_by_its_own_segment() {
     let world = World::new(segments());
     let small = world.take(UNIT, "small");
     let large = world.take(3 * PAGE, "large");
-    let behind = |block: &graphgrove_pool::Block<_>| block.ptr().checked_add(block.bytes()).unwrap();
+    let behind = |block: &Block<_>| block.ptr().checked_add(block.bytes()).unwrap();
     assert_eq!(world.pool.why_not(behind(&small)), WhyNot::Free { run: 2 * PAGE - UNIT });
     // Three pages are more than half of the size that segments share, so the segment is the block.
     assert_eq!(world.pool.why_not(behind(&large)), WhyNot::Elsewhere);

@@ -5,7 +5,7 @@ use graphgrove_pool::PoolError;
 use graphgrove_pool::pool::{Live, Pool};
 use graphgrove_sim::Finding;
 
-use crate::world::{PAGE, UNIT, World, builder, config, fill, request};
+use crate::world::{PAGE, UNIT, World, builder, config, fill, request, segments};
 
 #[test]
 fn a_warm_up_on_another_stream_is_ordered_with_the_pools_stream_on_both_sides() {
@@ -122,6 +122,50 @@ fn survivors_can_be_kept_until_their_handles_go() {
     drop(workspace);
     assert_eq!(world.live(), 0);
     world.verdict();
+}
+
+#[test]
+fn an_undone_recording_returns_memory_once_a_checking_device_is_done_with_it() {
+    // Before its capture begins, a device is told of the block at once, on the stream; in a capture, nothing can be waited for.
+    for case in 0..8 {
+        let config = if case & 1 == 0 { config() } else { segments() };
+        let (on_side, captures) = (case & 2 != 0, case & 4 != 0);
+        let world = World::new(config);
+        let side = world.device.create_stream().unwrap();
+        let stream = if on_side { &side } else { &world.stream };
+        let session = world.pool.recording(stream, None).unwrap();
+        let capture =
+            captures.then(|| CaptureGuard::begin(&*world.device, stream, CaptureMode::ThreadLocal).unwrap());
+        let block = session.allocate(request(UNIT, "undone")).unwrap();
+        drop(session);
+        assert!(capture.is_none_or(|capture| capture.end().is_ok()));
+        drop(block);
+        assert_eq!((world.live(), world.reserved()), (0, 0));
+        let refusals = world.pool.stats().counts.refusals;
+        assert_eq!(refusals, 0, "{config:?}, on another stream: {on_side}, in a capture: {captures}");
+        world.verdict();
+    }
+}
+
+#[test]
+fn what_an_undone_recording_was_handed_on_another_stream_before_its_capture_can_be_handed_out_again() {
+    for seed in 0..8 {
+        let world = World::on(builder().seed(seed).build(), config());
+        let side = world.device.create_stream().unwrap();
+        let kept = world.take(UNIT, "kept");
+        let reserved = world.reserved();
+        let session = world.pool.recording(&side, None).unwrap();
+        let undone = session.allocate(request(UNIT, "undone")).unwrap();
+        let address = undone.ptr();
+        assert_eq!(world.reserved(), reserved);
+        drop((session, undone));
+        let next = world.take(UNIT, "next");
+        assert_eq!(next.ptr(), address);
+        world.fill(&next, 1);
+        world.fill(&kept, 2);
+        assert!(world.holds(&next, 1) && world.holds(&kept, 2));
+        world.verdict();
+    }
 }
 
 #[test]

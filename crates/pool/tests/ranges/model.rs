@@ -4,10 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 
 use graphgrove_pool::PoolError;
 use graphgrove_pool::ranges::{
-    Block, BlockId, CheckpointId, RangeStats, Ranges, RegionId, RegionKind, Survivors,
+    Block, BlockId, CheckpointId, Granule, RangeStats, Ranges, RegionId, RegionKind, Survivors,
 };
 
-pub(crate) const GRANULE: u64 = 512;
+/// A granule so large that the sizes of which the rule speaks are a few of them.
+pub(crate) const GRANULE: u64 = 1 << 20;
+
+/// The length of a workspace: holes of half of it are spared by requests of a quarter of it.
+const WORKSPACE: u64 = 32 << 20;
 
 /// A (region, offset) -> block pair means that the block starts there.
 pub(crate) type Live = BTreeMap<(RegionId, u64), Block>;
@@ -51,7 +55,7 @@ fn overlaps(live: &Live, region: RegionId, offset: u64, bytes: u64) -> bool {
 impl Pair {
     pub(crate) fn new() -> Self {
         Self {
-            ranges: Ranges::default(),
+            ranges: Ranges::new(Granule::new(GRANULE).unwrap()),
             regions: BTreeMap::new(),
             live: Live::new(),
             seen: HashMap::new(),
@@ -87,16 +91,36 @@ impl Pair {
         runs
     }
 
-    /// Where a request must go.
-    fn expected(&self, bytes: u64, align: u64) -> Option<(RegionId, u64)> {
+    /// Where a request must go, and by how much the first growing region is too short for it to go to the tail instead of a large hole.
+    fn expected(&self, bytes: u64, align: u64) -> (Option<(RegionId, u64)>, Option<u64>) {
         let runs = self.runs();
-        let best = |bytes: u64| runs.iter().filter(|run| !run.3 && run.0 >= bytes).min();
-        let fits = |&&(run, _, offset, _): &&(u64, RegionId, u64, bool)| {
-            offset.next_multiple_of(align) + bytes <= offset + run
+        let place = |&(_, region, offset, _): &(u64, RegionId, u64, bool)| {
+            let start: u64 = offset.next_multiple_of(align);
+            (region, start, start + bytes)
         };
+        let fits = |run: &&(u64, RegionId, u64, bool)| place(run).2 <= run.2 + run.0;
+        let in_stretch = |from: u64, end: u64| end <= from.next_multiple_of(WORKSPACE);
+        let best = |bytes: u64| runs.iter().filter(|run| !run.3 && run.0 >= bytes).min();
         let hole = best(bytes).filter(fits).or_else(|| best(bytes + align - GRANULE));
-        let found = hole.or_else(|| runs.iter().find(|run| run.3 && fits(run)));
-        found.map(|run| (run.1, run.2.next_multiple_of(align)))
+        let mut tails = runs.iter().filter(|run| run.3).filter(fits);
+        let spared = hole.is_some_and(|run| run.0 >= WORKSPACE / 2 && bytes <= WORKSPACE / 4);
+        let beside = tails.clone().find(|run| spared && in_stretch(run.2, place(run).2));
+        let missing = || {
+            let (&first, &(_, len)) =
+                self.regions.iter().find(|(_, region)| region.0 == RegionKind::Growing)?;
+            let from = self.used(first);
+            let end = from.next_multiple_of(align) + bytes;
+            (in_stretch(from, end) && end > len).then(|| end - len)
+        };
+        let missing = if spared && beside.is_none() { missing() } else { None };
+        let found = beside.or(hole).or_else(|| tails.next());
+        (found.map(|run| (place(run).0, place(run).1)), missing)
+    }
+
+    /// Where the last live block of a region ends.
+    fn used(&self, region: RegionId) -> u64 {
+        let blocks = self.live.values().filter(|block| block.region == region);
+        blocks.map(|block| block.offset + block.bytes).max().unwrap_or(0)
     }
 
     fn stats(&self) -> RangeStats {
@@ -169,7 +193,17 @@ impl Pair {
         match *op {
             Op::Alloc { bytes, align } => {
                 let size = bytes.next_multiple_of(GRANULE);
-                match (self.ranges.alloc(bytes, align), self.expected(size, align.max(GRANULE))) {
+                let (place, missing) = self.expected(size, align.max(GRANULE));
+                assert_eq!(self.ranges.spares_by_growing(bytes, align), missing);
+                if missing.is_some() {
+                    assert_eq!(self.ranges.alloc_sparing(bytes, align), Ok(None));
+                }
+                let found = if missing.is_none() && bytes.is_multiple_of(2) {
+                    self.ranges.alloc_sparing(bytes, align).map(Option::unwrap)
+                } else {
+                    self.ranges.alloc(bytes, align)
+                };
+                match (found, place) {
                     (Ok(block), Some(place)) => {
                         assert_eq!(((block.region, block.offset), block.bytes), (place, size));
                         self.add(block);
@@ -216,8 +250,7 @@ impl Pair {
             }
             Op::Resize { region, len } => {
                 let Some(region) = self.region(region) else { return };
-                let used = self.live.values().filter(|block| block.region == region);
-                let used = used.map(|block| block.offset + block.bytes).max().unwrap_or(0);
+                let used = self.used(region);
                 assert_eq!(self.ranges.used_end(region), Some(used));
                 let want = match self.regions[&region].0 {
                     RegionKind::Fixed => Err(PoolError::FixedRegion { region }),
