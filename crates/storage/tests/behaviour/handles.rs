@@ -230,6 +230,17 @@ fn handles_of_a_slab_that_has_gone_on_another_thread_free_its_memory_with_the_la
 }
 
 #[test]
+fn the_only_handle_of_a_slab_that_has_gone_on_another_thread_frees_its_memory() {
+    let census = Census::default();
+    let mut slab = slab(&Ledger::keeping(census.owner()), vec![fresh(0)]);
+    let only = take(&mut slab, 1);
+    thread::spawn(move || drop(slab)).join().unwrap();
+    assert_eq!(census.alive(), 1);
+    drop(only);
+    assert_eq!(census.alive(), 0);
+}
+
+#[test]
 fn a_thread_that_ends_leaves_handles_to_others_and_their_slots_to_whoever_runs_next() {
     let mut slab = slab_of(3);
     for number in 1..20 {
