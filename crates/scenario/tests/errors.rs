@@ -36,6 +36,18 @@ fn an_unknown_word_is_answered_with_those_that_are_known() {
 }
 
 #[test]
+fn functions_can_be_tried_out_and_set_ups_cannot() {
+    parse("fn f(x) -> x with mode auto\n  add! x 1\n").unwrap();
+    error(
+        "set only auto\n",
+        &expect![[r#"
+            a.scn:1:10: found `auto`, expected `all`, or a mode (`trees`, `one-pool`, `eager`), perhaps with layers (`trees/3`)
+              set only auto
+                       ^"#]],
+    );
+}
+
+#[test]
 fn a_line_that_stops_too_early_or_goes_on_too_long_is_refused_there() {
     error(
         "x = [4]\n",

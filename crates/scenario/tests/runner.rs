@@ -72,7 +72,7 @@ fn what_is_not_built_is_skipped_by_name() {
         other => panic!("{other:?}"),
     };
     assert_eq!(skipped("suspend\n"), "requires suspend");
-    assert_eq!(skipped("requires measured-switch, collectives\n"), "requires collectives, measured-switch");
+    assert_eq!(skipped("requires reports, measured-switch, collectives\n"), "requires collectives, reports");
     assert_eq!(skipped("skip \"not now\"\n"), "not now");
 }
 

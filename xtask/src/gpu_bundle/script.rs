@@ -96,6 +96,8 @@ if wants sanitize; then
         check memcheck-train --tool memcheck bin/train --device cuda --epochs 1
         check memcheck-decode --tool memcheck bin/decode --device cuda --rounds 1 --sizes 2
         check memcheck-device --tool memcheck --report-api-errors no bin/device gather
+        check memcheck-scenarios --tool memcheck --report-api-errors no bin/graphgrove-scenario --device cuda \
+            tests/scenarios/every-operation-in-every-layout.scn
         PROPTEST_CASES=3 check memcheck-engine --tool memcheck --report-api-errors no bin/engine programs
         check racecheck-train --tool racecheck bin/train --device cuda --epochs 1 --mode trees
         check racecheck-decode --tool racecheck bin/decode --device cuda --rounds 1 --sizes 2
