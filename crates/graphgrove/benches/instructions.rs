@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use graphgrove::{Arg, Backward, Engine, Function, Layout, Outputs, Storage, Tensor};
-use graphgrove_device::{Memory, SegmentMemory};
-use graphgrove_sim::SimDevice;
+use graphgrove_device::{Memory, SegmentMemory, Streams};
+use graphgrove_sim::{SimDevice, SimStream};
 use gungraun::{
     Callgrind, EventKind, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main,
 };
@@ -48,7 +48,13 @@ fn filling(outputs: usize) -> (&'static Engine<SimDevice>, &'static Function<Sim
 }
 
 fn rig(outputs: usize, staged: usize) -> Rig {
-    let (engine, function) = filling(outputs);
+    rig_of(filling(outputs), staged)
+}
+
+fn rig_of(
+    (engine, function): (&'static Engine<SimDevice>, &'static Function<SimDevice>),
+    staged: usize,
+) -> Rig {
     let tensors = (0..staged).map(|_| {
         let segment = leak(engine.device().allocate(4096).unwrap());
         Tensor::new(Storage::unowned(segment.base(), 4096), Layout::of::<f32>(&[8]).unwrap(), 0).unwrap()
@@ -68,7 +74,7 @@ fn rig(outputs: usize, staged: usize) -> Rig {
 #[bench::of_320_outputs(args = [rig(320, 0)], config = at_most(1_021))]
 #[bench::staged_1(args = [rig(1, 1)], config = at_most(997))]
 #[bench::staged_8(args = [rig(1, 8)], config = at_most(1_096))]
-#[bench::staged_32(args = [rig(1, 32)], config = at_most(1_435))]
+#[bench::staged_32(args = [rig(1, 32)], config = at_most(1_471))]
 fn call((function, args, out): Rig) {
     *out = function.call(&mut args[..]).ok();
 }
@@ -157,6 +163,23 @@ fn backward((function, token): Chain) {
     }
 }
 
-library_benchmark_group!(name = calling, benchmarks = [call, take, take_into, backward, record]);
+// A call on another stream than the engine's.
+#[library_benchmark]
+#[bench::staged_32(args = [elsewhere(1, 32)], config = at_most(2_880))]
+fn call_on(((function, args, out), stream): (Rig, &'static SimStream)) {
+    *out = function.on(stream).call(&mut args[..]).ok();
+}
+
+fn elsewhere(outputs: usize, staged: usize) -> (Rig, &'static SimStream) {
+    let made = filling(outputs);
+    let stream = leak(made.0.device().create_stream().unwrap());
+    let (function, args, out) = rig_of(made, staged);
+    for _ in 0..3 {
+        drop(function.on(stream).call(&mut args[..]).unwrap());
+    }
+    ((function, args, out), stream)
+}
+
+library_benchmark_group!(name = calling, benchmarks = [call, call_on, take, take_into, backward, record]);
 
 main!(library_benchmark_groups = calling);

@@ -1,7 +1,7 @@
 //! Memory with an owner of its own: parameters, constants, tensors from elsewhere, and the pool's blocks while a function
 //! runs.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -36,6 +36,8 @@ pub(crate) struct Block {
     pub(crate) base: DevicePtr,
     pub(crate) bytes: u64,
     pub(crate) origin: Origin,
+    /// The type of the owner that it began with.
+    owned_by: Option<TypeId>,
     state: Mutex<State>,
     /// The slot that the block became, once it is an output. The hold is for the handles of the block that are left: they
     /// count for the slot's liveness, wherever they have got to, and go stale with it.
@@ -49,6 +51,7 @@ impl Block {
             base,
             bytes,
             origin,
+            owned_by: owner.as_deref().map(Any::type_id),
             state: Mutex::new(State { owner, pins: 0 }),
             adopted: OnceLock::new(),
         })
@@ -71,9 +74,10 @@ impl Block {
         state.owner.take()
     }
 
-    /// Whether its memory is given back by a `T`.
+    /// Whether its memory is given back by a `T`. A block that never was is told apart without the lock.
+    #[inline]
     pub(crate) fn is_owned_by<T: Any>(&self) -> bool {
-        lock(&self.state).owner.as_ref().is_some_and(|owner| owner.is::<T>())
+        self.owned_by == Some(TypeId::of::<T>()) && lock(&self.state).owner.is_some()
     }
 
     /// Pins the block's address. Returns whether it did: a block that is a slot's already is pinned there.

@@ -87,6 +87,7 @@ impl Storage {
     ///
     /// # Errors
     /// [`Error::Stale`]
+    #[inline]
     pub fn is_owned_by<T: std::any::Any>(&self) -> Result<bool, Error> {
         let block = match self.kind() {
             Kind::Empty => return Ok(false),
