@@ -325,6 +325,7 @@ fn reports_name_every_block_and_every_free_run() {
     let counts = world.pool.stats().counts;
     assert_eq!((counts.allocations, counts.releases, counts.growths), (2, 0, 1));
     assert!(format!("{:?}", world.pool).contains("allocations: 2"));
+    assert_eq!(format!("{:?}", world.pool.checkpoint().unwrap()), "checkpoint c0.0");
 }
 
 #[test]
