@@ -156,11 +156,8 @@ impl Frontier {
     /// Whether the main lane lies behind the uses of a lane, and behind whatever that one lies behind.
     fn is_joined(&self, lane: Lane) -> bool {
         let LaneState { last_use, seen, .. } = &self.lanes[lane.0 as usize];
-        let behind = |(other, &time): (usize, &u64)| {
-            let other = Lane(other as u32);
-            other == self.main || other == lane || time <= self.reached(other)
-        };
-        *last_use <= self.reached(lane) && seen.iter().enumerate().all(behind)
+        let mut seen = seen.iter().enumerate();
+        *last_use <= self.reached(lane) && seen.all(|(other, &time)| time <= self.reached(Lane(other as u32)))
     }
 
     /// How many lanes there are.

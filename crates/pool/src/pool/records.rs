@@ -63,7 +63,7 @@ impl Records {
 
     /// Ends the life of a block that somebody may still have a claim to: the claims count no more, and none of them ends a later life.
     pub(super) fn end_life(&mut self, id: BlockId) {
-        if let Some(record) = self.get_mut(id).filter(|record| record.claims > 0) {
+        if let Some(record) = self.get_mut(id) {
             record.claims = 0;
             record.epoch = record.epoch.wrapping_add(1);
         }

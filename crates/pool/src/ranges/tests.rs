@@ -100,6 +100,26 @@ fn a_region_says_by_how_much_it_is_too_short_to_spare_a_hole() {
 }
 
 #[test]
+fn the_books_count_places_for_versions_and_what_separates_them() {
+    let (mut ranges, _) = growing(64 * KIB);
+    let [first, second] = [(); 2].map(|()| alloc(&mut ranges, KIB));
+    let root = ranges.checkpoint();
+    ranges.free(first.id).unwrap();
+    let third = alloc(&mut ranges, 2 * KIB);
+    // The edge of the region and the parked block have slots as well.
+    assert_eq!(ranges.books(), RangeBooks { slots: 4, versions: 1, journal: 2 });
+    let child = ranges.checkpoint();
+    ranges.free(second.id).unwrap();
+    ranges.free(third.id).unwrap();
+    assert_eq!(ranges.books(), RangeBooks { slots: 4, versions: 2, journal: 4 });
+    // The child takes the place of a root that nobody holds, and what only the root had is forgotten.
+    ranges.discard(root).unwrap();
+    assert_eq!((ranges.versions(), ranges.books().journal, ranges.remembers(first.id)), (1, 2, false));
+    ranges.discard(child).unwrap();
+    assert_eq!((ranges.versions(), ranges.books().journal), (0, 0));
+}
+
+#[test]
 fn freeing_merges_with_both_neighbours() {
     let (mut ranges, region) = growing(64 * KIB);
     let blocks = [(); 5].map(|()| alloc(&mut ranges, KIB));

@@ -246,6 +246,17 @@ fn invariant_10_a_warm_up_that_fails_waits_for_its_work_and_leaves_no_trace() {
 }
 
 #[test]
+fn what_the_device_refuses_while_a_warm_up_is_undone_is_counted() {
+    let world = World::new(config());
+    let session = world.pool.warm_up(&world.stream).unwrap();
+    world.device.inject(Fault::at_any(1, Failure::Driver(7)));
+    drop(session);
+    world.device.clear_faults();
+    let counts = world.pool.stats().counts;
+    assert_eq!((counts.rollbacks, counts.refusals), (1, 1));
+}
+
+#[test]
 fn invariant_10_an_undone_warm_up_waits_for_the_side_streams_that_it_used() {
     for seed in 0..8 {
         let world = World::on(builder().seed(seed).build(), segments());

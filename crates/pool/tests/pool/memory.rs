@@ -325,6 +325,16 @@ fn reports_name_every_block_and_every_free_run() {
     let counts = world.pool.stats().counts;
     assert_eq!((counts.allocations, counts.releases, counts.growths), (2, 0, 1));
     assert!(format!("{:?}", world.pool).contains("allocations: 2"));
+    assert_eq!(format!("{:?}", world.pool.checkpoint().unwrap()), "checkpoint c0.0");
+    assert_eq!(
+        world.pool.books().records,
+        3,
+        "two blocks and the edge of the region, whose slot is the first"
+    );
+    let _others = [(Owner::Output, "x"), (Owner::Staging, "y")]
+        .map(|(owner, label)| world.pool.allocate(Request::bytes(512).owner(owner).label(label)).unwrap());
+    let holders: Vec<_> = world.pool.holders().iter().map(|holder| (holder.owner, holder.label)).collect();
+    assert_eq!(holders, [(Owner::Staging, "x"), (Owner::Output, "x"), (Owner::Staging, "y")]);
 }
 
 #[test]

@@ -183,6 +183,20 @@ fn without_a_growing_range_a_plan_is_followed_in_the_longest_segment() {
 }
 
 #[test]
+fn of_segments_of_the_same_length_a_plan_is_followed_in_the_first() {
+    let world = World::new(segments());
+    let [first, second] =
+        [(); 2].map(|()| graphgrove_device::Memory::allocate(&*world.device, 8 * PAGE).unwrap());
+    let base = world.pool.adopt_segment(first).unwrap();
+    world.pool.adopt_segment(second).unwrap();
+    let demand = warm_up(&world, &body(&world));
+    let plan = world.pool.plan(&demand).unwrap();
+    let session = world.pool.recording(&world.stream, Some(&plan)).unwrap();
+    let block = session.allocate(request(4 * PAGE, "first")).unwrap();
+    assert_eq!(block.ptr().offset_from(base), Some(plan.offsets()[0]));
+}
+
+#[test]
 fn a_failed_allocation_leaves_the_plan_in_force() {
     use graphgrove_sim::{Failure, Fault};
     let world = World::new(config());

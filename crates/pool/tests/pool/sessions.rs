@@ -197,6 +197,8 @@ fn an_output_or_a_use_of_a_life_that_is_over_is_refused() {
     let checkpoint = world.pool.checkpoint().unwrap();
     world.pool.restore(&empty, Live::AsRecorded).unwrap();
     world.pool.restore(&checkpoint, Live::AsRecorded).unwrap();
+    let again = world.pool.adopt(revived.id()).unwrap();
+    assert_eq!(world.pool.used_on(&again, &world.stream), Ok(()));
     let released = world.take(UNIT, "released");
     world.pool.release(released.id());
     for stale in [undone.unwrap(), revived, released] {
