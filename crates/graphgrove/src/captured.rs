@@ -13,7 +13,7 @@ use graphgrove_tree::{Output, OutputKind};
 
 use crate::context::Context;
 use crate::draws::{CallDraws, RecordedDraws, Taken};
-use crate::effects::Effects;
+use crate::effects::{Effects, InputOf};
 use crate::grove::{Grove, Request};
 use crate::memory::Memory;
 use crate::side_stream::Forks;
@@ -162,6 +162,7 @@ impl<D: Device> Grove<D> {
         effects: &'a mut Effects,
     ) -> Result<Ran<'a, D>> {
         let Stage { device, mut recorder, memory, values, hosts } = stage;
+        Self::note_inputs(request, recorder.passed(), values.len(), effects)?;
         let inputs = std::mem::take(recorder.passed());
         let stream = recorder.stream().clone();
         let mut context = Context {
@@ -192,6 +193,28 @@ impl<D: Device> Grove<D> {
         let taken = draws.end();
         memory.settle();
         Ok(Ran { recorder, returned, saves, recorded_draws, taken })
+    }
+
+    /// Says which inputs the function may write to. That a call gives an input up is not enough: it may be a copy that the function has,
+    /// and what it returned of that would be the caller's own.
+    fn note_inputs(
+        request: &Request<'_, D>,
+        passed: &[Option<Tensor>],
+        params: usize,
+        effects: &mut Effects,
+    ) -> Result<()> {
+        let options = &request.data.options;
+        for (at, tensor) in passed.iter().enumerate() {
+            let Some(tensor) = tensor.as_ref().filter(|tensor| !tensor.layout().is_empty()) else { continue };
+            let (what, index, is_declared) = match at.checked_sub(request.saved) {
+                None => ("saved tensor", at, false),
+                Some(index) if at < params => ("input", index, options.mutates.contains(&index)),
+                Some(_) => ("parameter", at - params, options.mutates_params),
+            };
+            let bytes = tensor.layout().span_bytes();
+            effects.note_input(tensor.address()?, bytes, InputOf { what, index }, is_declared);
+        }
+        Ok(())
     }
 
     /// Classes what the function has made.

@@ -6,7 +6,7 @@ use graphgrove_replay::Recorder;
 use graphgrove_storage::{Layout, Tensor};
 
 use crate::draws::CallDraws;
-use crate::effects::Effects;
+use crate::effects::{Effects, InputOf};
 use crate::kit::Kit;
 use crate::memory::Memory;
 use crate::notes::NOTE_BYTES;
@@ -123,7 +123,8 @@ impl<D: Device> Context<'_, D> {
     /// Enqueues a kernel.
     ///
     /// # Errors
-    /// [`Error::Device`]
+    /// [`Error::UndeclaredWrite`] for one that writes to an input or parameter of which the function does not
+    /// [say so](crate::FunctionOptions::mutates); [`Error::Device`].
     pub fn launch(&mut self, kernel: &D::Kernel, dims: LaunchDims, args: &Args) -> Result<()> {
         let stream = self.stream.clone();
         self.launch_on(&stream, kernel, dims, args)
@@ -140,7 +141,8 @@ impl<D: Device> Context<'_, D> {
     /// Enqueues a copy of all bytes of `from`, which may have no gaps, to where `to` begins.
     ///
     /// # Errors
-    /// [`Error::Device`], [`Error::Storage`] for a stale tensor.
+    /// [`Error::CopyMisfit`] for a `from` with gaps or of more bytes than `to`; [`Error::UndeclaredWrite`]; [`Error::Device`],
+    /// [`Error::Storage`] for a stale tensor.
     pub fn copy(&mut self, to: &Tensor, from: &Tensor) -> Result<()> {
         let stream = self.stream.clone();
         self.copy_on(&stream, to, from)
@@ -149,7 +151,7 @@ impl<D: Device> Context<'_, D> {
     /// Enqueues a fill of all bytes of a tensor, its gaps included.
     ///
     /// # Errors
-    /// [`Error::Device`], [`Error::Storage`] for a stale tensor.
+    /// [`Error::UndeclaredWrite`], [`Error::Device`], [`Error::Storage`] for a stale tensor.
     pub fn fill(&mut self, tensor: &Tensor, value: u8) -> Result<()> {
         let stream = self.stream.clone();
         self.fill_on(&stream, tensor, value)
@@ -158,7 +160,7 @@ impl<D: Device> Context<'_, D> {
     /// Enqueues a copy of a host input to where `to` begins, as many bytes as `to` has.
     ///
     /// # Errors
-    /// [`Error::NoInput`] for an input that is no host memory, [`Error::Device`], [`Error::Storage`].
+    /// [`Error::NoInput`] for an input that is no host memory, [`Error::UndeclaredWrite`], [`Error::Device`], [`Error::Storage`].
     pub fn upload(&mut self, to: &Tensor, index: usize) -> Result<()> {
         let stream = self.stream.clone();
         self.upload_on(&stream, to, index)
@@ -197,15 +199,23 @@ impl<D: Device> Context<'_, D> {
         dims: LaunchDims,
         args: &Args,
     ) -> Result<()> {
-        self.effects.note_kernel(args);
+        self.effects.note_kernel(args).map_err(|input| self.undeclared(input))?;
         self.recorder.launch(stream, kernel, dims, args)?;
         Ok(())
     }
 
     pub(crate) fn copy_on(&mut self, stream: &D::Stream, to: &Tensor, from: &Tensor) -> Result<()> {
-        let bytes = from.layout().span_bytes().min(to.layout().span_bytes());
+        let (bytes, room) = (from.layout().span_bytes(), to.layout().span_bytes());
+        let has_gaps = !from.layout().is_contiguous();
+        if has_gaps || bytes > room {
+            let function = self.function.to_owned();
+            return Err(Error::CopyMisfit { function, from: bytes, has_gaps, to: room });
+        }
+        if bytes == 0 {
+            return Ok(());
+        }
         let to = to.address()?;
-        self.effects.note_write(to);
+        self.effects.note_write(to).map_err(|input| self.undeclared(input))?;
         self.recorder.copy(stream, to, from.address()?, bytes)?;
         Ok(())
     }
@@ -214,7 +224,7 @@ impl<D: Device> Context<'_, D> {
         let bytes = tensor.layout().span_bytes();
         if bytes > 0 {
             let to = tensor.address()?;
-            self.effects.note_write(to);
+            self.effects.note_write(to).map_err(|input| self.undeclared(input))?;
             self.recorder.fill(stream, to, value, bytes)?;
         }
         Ok(())
@@ -225,7 +235,7 @@ impl<D: Device> Context<'_, D> {
         let host = host.ok_or_else(|| self.missing("host input", index))?;
         let bytes = to.layout().span_bytes() as usize;
         let to = to.address()?;
-        self.effects.note_write(to);
+        self.effects.note_write(to).map_err(|input| self.undeclared(input))?;
         self.recorder.upload(stream, to, host, 0, bytes)?;
         Ok(())
     }
@@ -261,6 +271,10 @@ impl<D: Device> Context<'_, D> {
     fn at(&self, what: &'static str, at: usize, index: usize, end: usize) -> Result<&Tensor> {
         let found = if at < end { self.inputs.get(at).and_then(Option::as_ref) } else { None };
         found.ok_or_else(|| self.missing(what, index))
+    }
+
+    fn undeclared(&self, InputOf { what, index }: InputOf) -> Error {
+        Error::UndeclaredWrite { function: self.function.to_owned(), what, index }
     }
 
     fn missing(&self, what: &'static str, index: usize) -> Error {

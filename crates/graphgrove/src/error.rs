@@ -57,6 +57,29 @@ pub enum Error {
         /// Its place.
         index: usize,
     },
+    /// Work of a function writes to an input or a parameter, and the function's options do not say so. A replay would write to a copy of
+    /// it, and the caller see nothing of that.
+    #[error("{function} writes to {what} {index}, which it does not declare")]
+    UndeclaredWrite {
+        /// The function.
+        function: String,
+        /// The kind of input.
+        what: &'static str,
+        /// Its place.
+        index: usize,
+    },
+    /// A tensor has gaps, or more bytes than the one that it was to be copied to.
+    #[error("{function} cannot copy {from} bytes{} to {to}", if *.has_gaps { " with gaps" } else { "" })]
+    CopyMisfit {
+        /// The function.
+        function: String,
+        /// The bytes that were to be copied, gaps included.
+        from: u64,
+        /// Whether there are any.
+        has_gaps: bool,
+        /// The bytes that there is room for.
+        to: u64,
+    },
     /// There is no such output, or it was taken before.
     #[error("no output {index} to take of {count}")]
     NoOutput {

@@ -1,9 +1,9 @@
 //! Functions that write to their inputs.
 
-use graphgrove::{Engine, Function, FunctionOptions, ParamSet, args};
+use graphgrove::{Engine, Error, Function, FunctionOptions, Layout, Mode, ParamSet, args};
 use graphgrove_sim::SimDevice;
 
-use crate::garden::{Garden, N};
+use crate::garden::{Garden, N, layout};
 
 /// Adds one to an input, and returns nothing.
 fn bump(garden: &Garden, name: &'static str) -> Function<SimDevice> {
@@ -75,5 +75,59 @@ fn a_buffer_that_is_a_parameter_is_written_in_place_and_stays_right() {
     }
     let calls = garden.engine.stats().unwrap().calls;
     assert_eq!((calls.recordings, calls.replays), (1, 4));
+    garden.device.verdict().unwrap();
+}
+
+#[test]
+fn a_write_to_an_input_that_is_not_declared_is_refused_in_every_mode_and_leaves_all_as_it_was() {
+    for mode in [Mode::Eager, Mode::Trees, Mode::OnePool, Mode::Auto] {
+        let garden = Garden::new(Engine::<SimDevice>::builder().mode(mode));
+        let spoil = garden.engine.function("spoil", |cx| {
+            let bytes = cx.value(2)?;
+            let (input, param) = (cx.input(1)?.clone(), cx.param(0)?.clone());
+            cx.fill(if bytes == 0 { &input } else { &param }, 0)?;
+            Ok(vec![])
+        });
+        let (a, b, weight) = (garden.fresh(1.0), garden.fresh(2.0), garden.fresh(3.0));
+        let params = ParamSet::new(vec![weight.clone()]).unwrap();
+        for _ in 0..4 {
+            let call = |which: u64| spoil.with(&params).call(args![&a, &b, which]).map(|_| ());
+            let named = |what, index| Error::UndeclaredWrite { function: "spoil".into(), what, index };
+            assert_eq!((call(0), call(1)), (Err(named("input", 1)), Err(named("parameter", 0))), "{mode:?}");
+        }
+        assert_eq!([&a, &b, &weight].map(|tensor| garden.value(tensor)), [1.0, 2.0, 3.0]);
+        // One that the call gives up may be a copy too. When the function has let go of it, its memory is the function's.
+        let reuse = garden.engine.function("reuse", |cx| {
+            let refused = cx.fill(&cx.input(0)?.clone(), 0);
+            assert!(matches!(refused, Err(Error::UndeclaredWrite { index: 0, .. })), "{refused:?}");
+            drop(cx.take(0)?);
+            let out = cx.empty(layout())?;
+            cx.fill(&out, 0)?;
+            Ok(vec![out])
+        });
+        for _ in 0..4 {
+            let [out] = reuse.call(args![garden.fresh(4.0)]).unwrap().into_array().unwrap();
+            let [out] = reuse.call(args![out]).unwrap().into_array().unwrap();
+            assert_eq!(garden.value(&out), 0.0, "{mode:?}");
+        }
+        garden.device.verdict().unwrap();
+    }
+}
+
+#[test]
+fn a_copy_of_a_tensor_with_gaps_or_of_more_than_there_is_room_for_is_refused() {
+    let garden = Garden::new(Engine::<SimDevice>::builder());
+    let (long, every_second) = (garden.fresh(1.0), garden.fresh(2.0).slice(0, 0..N, 2).unwrap());
+    let copy = garden.engine.function("copy", |cx| {
+        let out = cx.empty(Layout::of::<f32>(&[N / 2])?)?;
+        let input = cx.input(0)?.clone();
+        cx.copy(&out, &input)?;
+        Ok(vec![out])
+    });
+    let refused = |has_gaps, from| Error::CopyMisfit { function: "copy".into(), from, has_gaps, to: 2 * N };
+    assert_eq!(copy.call(args![&long]).map(|_| ()), Err(refused(false, 4 * N)));
+    assert_eq!(copy.call(args![&every_second]).map(|_| ()), Err(refused(true, 4 * (N - 1))));
+    let short = long.slice(0, 0..N / 2, 1).unwrap();
+    assert_eq!(copy.call(args![&short]).map(|_| ()), Ok(()));
     garden.device.verdict().unwrap();
 }
