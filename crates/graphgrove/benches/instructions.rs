@@ -70,10 +70,10 @@ fn rig_of(
 }
 
 #[library_benchmark]
-#[bench::plain(args = [rig(1, 0)], config = at_most(976))]
-#[bench::of_320_outputs(args = [rig(320, 0)], config = at_most(1_021))]
-#[bench::staged_1(args = [rig(1, 1)], config = at_most(997))]
-#[bench::staged_8(args = [rig(1, 8)], config = at_most(1_096))]
+#[bench::plain(args = [rig(1, 0)], config = at_most(992))]
+#[bench::of_320_outputs(args = [rig(320, 0)], config = at_most(1_036))]
+#[bench::staged_1(args = [rig(1, 1)], config = at_most(1_012))]
+#[bench::staged_8(args = [rig(1, 8)], config = at_most(1_112))]
 #[bench::staged_32(args = [rig(1, 32)], config = at_most(1_471))]
 fn call((function, args, out): Rig) {
     *out = function.call(&mut args[..]).ok();
@@ -99,7 +99,7 @@ fn record((function, args, out): Rig) {
 
 // A call whose outputs are taken one by one, and let go of one by one.
 #[library_benchmark]
-#[bench::of_1_output(args = [rig(1, 0)], config = at_most(1_168))]
+#[bench::of_1_output(args = [rig(1, 0)], config = at_most(1_187))]
 #[bench::of_320_outputs(args = [rig(320, 0)], config = at_most(30_900))]
 fn take((function, args, _): Rig) {
     if let Ok(mut outputs) = function.call(&mut args[..]) {

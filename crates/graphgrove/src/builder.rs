@@ -144,7 +144,7 @@ impl EngineBuilder {
             kit: Kit::default(),
             pool: config,
             options: self,
-            registry: Mutex::new(Registry { count: 0, waiting: Vec::new() }),
+            registry: Mutex::new(Registry { names: Vec::new(), waiting: Vec::new() }),
             discarded: Mutex::default(),
             budget: Arc::new(Budget::new(budget, Arc::clone(&has_chores))),
             has_chores,

@@ -13,11 +13,12 @@ use parking_lot::{Mutex, ReentrantMutex};
 
 use crate::budget::Budget;
 use crate::function::{Body, FunctionData};
-use crate::grove::{Around, Done, Grove, GroveOptions, Request, Retired};
+use crate::grove::{Around, Done, Grove, GroveOptions, Request};
 use crate::kit::Kit;
 use crate::observer::Watch;
 use crate::outputs::Saved;
 use crate::reasons::Reasons;
+use crate::retired::Retired;
 use crate::switch::{Trial, try_out};
 use crate::{
     Arg, Backward, CallStats, EngineBuilder, EngineStats, Error, Event, Function, FunctionName,
@@ -39,8 +40,8 @@ pub(crate) struct State<D: Device> {
 
 /// Functions are registered without the engine's lock, so that a running function can do it too.
 pub(crate) struct Registry<D: Device> {
-    /// How many there have been.
-    pub(crate) count: usize,
+    /// Those that there have been.
+    pub(crate) names: Vec<Arc<str>>,
     /// Those that the engine has not seen yet.
     pub(crate) waiting: Vec<Registered<D>>,
 }
@@ -124,7 +125,7 @@ impl<D: Device> Engine<D> {
         let mode = options.mode.unwrap_or(self.0.options.mode);
         let name: Arc<str> = name.into();
         let mut registry = self.0.registry.lock();
-        let index = registry.count;
+        let index = registry.names.len();
         let data = Arc::new(FunctionData {
             id: index,
             is_auto: mode == Mode::Auto,
@@ -136,7 +137,7 @@ impl<D: Device> Engine<D> {
         let trial = is_tried.then(Trial::new);
         let is_special = is_tried || mode == Mode::OnePool;
         registry.waiting.push(Registered { data, mode, is_special, trial, place: None });
-        registry.count += 1;
+        registry.names.push(Arc::clone(&name));
         drop(registry);
         self.0.note(|| Event::Registered { function: FunctionName { id: index, name } });
         Function { engine: Arc::clone(&self.0), index }
@@ -269,6 +270,8 @@ impl<D: Device> Shared<D> {
         let Ok(mut state) = state.try_borrow_mut() else {
             return Err(Error::Nested { function: what.to_owned() });
         };
+        // What is told of the engine counts tokens that were dropped.
+        self.apply_discarded(&mut state);
         run(&mut state)
     }
 
@@ -346,7 +349,7 @@ impl<D: Device> Shared<D> {
     ) -> Result<Done> {
         let guard = self.state.lock();
         let Ok(mut state) = guard.try_borrow_mut() else {
-            return Err(Error::Nested { function: format!("function {function}") });
+            return Err(self.nested(function));
         };
         let state = &mut *state;
         if state.is_shut_down {
@@ -396,6 +399,12 @@ impl<D: Device> Shared<D> {
         // A call that fails may have enqueued work before it did.
         state.last = Some(at);
         done
+    }
+
+    #[cold]
+    fn nested(&self, function: usize) -> Error {
+        let names = &self.registry.lock().names;
+        Error::Nested { function: names.get(function).map_or_else(String::new, ToString::to_string) }
     }
 
     /// A function as events name it.

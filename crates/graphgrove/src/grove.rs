@@ -116,38 +116,14 @@ pub(crate) struct Grove<D: Device> {
     pub(crate) pool_knows: bool,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) replayer: Replayer<D>,
+    /// The nodes of whose outputs copies were made at the end of a path, and how many are left as far as is known.
+    pub(crate) copied: Vec<(NodeId, usize)>,
     /// Memory of the plain pool that work on other streams may still read, where nothing could be ordered behind that work.
     pub(crate) lent: Vec<Storage>,
     /// The pool with nothing in it, from which roots start.
     pub(crate) empty: Checkpoint<D>,
     pub(crate) plain: Pool<D>,
     pub(crate) pool: Pool<D>,
-}
-
-/// The memory of a grove that is gone, under handles that are not.
-pub(crate) struct Retired<D: Device> {
-    ledger: Arc<Ledger>,
-    pool: Pool<D>,
-    serial: u64,
-    budget: Arc<Budget>,
-}
-
-impl<D: Device> Drop for Retired<D> {
-    fn drop(&mut self) {
-        self.budget.forget(self.serial);
-    }
-}
-
-impl<D: Device> Retired<D> {
-    /// The bytes of its pool.
-    pub(crate) fn budgeted(&self) -> u64 {
-        self.pool.stats().ranges.reserved
-    }
-
-    /// Whether a handle is left.
-    pub(crate) fn is_needed(&self) -> bool {
-        !self.ledger.all_dead()
-    }
 }
 
 /// Which slots are live, as the tree asks.
@@ -214,24 +190,12 @@ impl<D: Device> Grove<D> {
             pool_knows: false,
             replayer: Replayer::new(Arc::clone(device), Arc::clone(&ledger)),
             ledger,
+            copied: Vec::new(),
             lent: Vec::new(),
             empty,
             plain: plain.clone(),
             pool,
         })
-    }
-
-    /// Forgets everything but the memory.
-    pub(crate) fn retire(self) -> Retired<D> {
-        let retired = Retired {
-            serial: self.options.serial,
-            ledger: self.ledger,
-            pool: self.pool,
-            budget: self.budget,
-        };
-        drop(self.replayer);
-        retired.budget.note(retired.serial, retired.budgeted());
-        retired
     }
 
     pub(crate) fn is_shared(&self) -> bool {
@@ -264,10 +228,12 @@ impl<D: Device> Grove<D> {
 
     pub(crate) fn begin_step(&mut self) {
         self.tree.begin_step();
+        self.sweep();
     }
 
     pub(crate) fn discard(&mut self, token: TokenId) {
         self.tree.discard_backward(token);
+        self.sweep();
     }
 
     pub(crate) fn add_to(&self, all: &mut CallStats) {
@@ -346,7 +312,7 @@ impl<D: Device> Grove<D> {
         }
         let Some(held) = self.nodes.get(node).filter(|held| !held.is_watched) else { return Err(None) };
         let Some(key) = held.key else { return Err(None) };
-        let call = self.replay_call(request, args);
+        let call = self.replay_call(request, known.parent(), args);
         let Ok(checked) = self.replayer.check(key, &call) else { return Err(None) };
         let replayed = if held.draws.is_empty() {
             self.replayer.launch(checked, &call).map_err(Error::from)?
@@ -427,7 +393,8 @@ impl<D: Device> Grove<D> {
         args: &[Arg<'_, D>],
         node: NodeId,
     ) -> Result<std::result::Result<Replayed, String>> {
-        let call = self.replay_call(request, args);
+        let parent = self.tree.node(node).and_then(graphgrove_tree::Node::parent);
+        let call = self.replay_call(request, parent, args);
         let key = self.nodes.get(node).and_then(|held| held.key);
         Ok(match key.map(|key| self.replayer.check(key, &call)) {
             Some(Ok(checked)) => Ok(self.launch_drawing(request, node, checked, &call)?),
@@ -455,12 +422,20 @@ impl<D: Device> Grove<D> {
         Ok(replayed)
     }
 
+    /// The step of a call below this node: a root begins one.
+    #[inline]
+    pub(crate) fn step_below(&self, parent: Option<NodeId>) -> Step {
+        Step::new(self.tree.step().get() + u64::from(parent.is_none()))
+    }
+
+    #[inline]
     fn replay_call<'c, 'a>(
         &self,
         request: &Request<'c, D>,
+        parent: Option<NodeId>,
         inputs: &'c [Arg<'a, D>],
     ) -> Call<'c, D, Arg<'a, D>> {
-        let step = Step::new(self.tree.step().get());
+        let step = self.step_below(parent);
         Call { params: request.params, inputs, stream: request.stream, step }
     }
 

@@ -59,7 +59,10 @@ impl<D: Device> Engine<D> {
         for value in values {
             value.append_to(&mut bytes);
         }
-        self.0.with("tensor", |_| {
+        self.0.with("tensor", |state| {
+            for grove in &mut state.groves {
+                grove.sweep();
+            }
             let request = Request::bytes(layout.span_bytes()).owner(Owner::Output).label("host values");
             let storage = plain(&self.0.plain, request)?;
             // Work that is still running may use the memory for whoever had it before.

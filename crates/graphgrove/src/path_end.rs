@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use graphgrove_device::{Device, StreamHandle};
 use graphgrove_pool::pool::{Owner, Pool, Request as Ask};
 use graphgrove_storage::{
-    Cause, Error as StorageError, Event, OldOutput, SlotIndex, SlotValue, Step, Storage, Tensor,
+    Cause, Error as StorageError, Event, OldOutput, Slab, SlotIndex, SlotValue, Step, Storage, Tensor,
 };
 use graphgrove_tree::{Fate, NodeId, PathEnd};
 
@@ -52,12 +52,32 @@ impl<D: Device> Grove<D> {
             let ended = slab.end(ending);
             // Somebody has taken the address since the call was decided: nothing may be written there.
             refuse_pinned(&ended.kept, |slot| rule(end, node, slot))?;
+            self.note_copies(node, ended.copied.len());
             self.stats.copied_out += ended.bytes;
             bytes += ended.bytes;
         }
         let stale = end.slots.iter().filter(|old| old.fate == Fate::Invalidate).count();
         self.note_path_end(request, stale, end.slots.len() - stale, bytes);
         Ok(())
+    }
+
+    fn note_copies(&mut self, node: NodeId, count: usize) {
+        match self.copied.iter_mut().find(|(of, _)| *of == node) {
+            Some((_, left)) => *left += count,
+            None if count > 0 => self.copied.push((node, count)),
+            None => {}
+        }
+    }
+
+    /// Gives back copies of old outputs that nobody reads any more: the drop of a handle does not, because it may happen anywhere.
+    pub(crate) fn sweep(&mut self) {
+        let mut copied = std::mem::take(&mut self.copied);
+        copied.retain_mut(|(node, left)| {
+            let swept = self.slab_mut(*node).map(Slab::sweep);
+            *left = swept.map_or(0, |swept| left.saturating_sub(swept));
+            *left > 0
+        });
+        self.copied = copied;
     }
 
     /// Why a path cannot end, if somebody has the address of an output that would be gone.

@@ -7,7 +7,7 @@ use graphgrove_replay::{
     Call, Costs, NodeKey, Recorder, Recording, Replayed, Route, StagePlan, Staged, Uses,
 };
 use graphgrove_storage::{
-    InputIndex, InputPlan, InputRole, Layout, SlotIndex, SlotValue, Step, Storage, StorageId, Tensor, Watch,
+    InputIndex, InputPlan, InputRole, Layout, SlotIndex, SlotValue, Storage, StorageId, Tensor, Watch,
 };
 use graphgrove_tree::{Expected, NodeId, ParamIndex, RecordPlan, Role, Source};
 
@@ -181,7 +181,7 @@ impl<D: Device> Grove<D> {
         let depth =
             parent.and_then(|parent| self.tree.node(parent)).map_or(0, |node| node.depth() as usize + 1);
         let dead_before = self.replayer.dead(depth);
-        let step = Step::new(self.tree.step().get());
+        let step = self.step_below(parent);
         let known = self.known.get(&(request.function, described.key)).cloned().unwrap_or_default();
         let Some(session) = open.as_ref() else { return Err(Error::ShutDown) };
 

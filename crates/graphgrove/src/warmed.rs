@@ -5,7 +5,7 @@ use std::sync::Arc;
 use graphgrove_device::Device;
 use graphgrove_pool::pool::Owner;
 use graphgrove_replay::{CallOutputs, Recorder, Route, StagePlan, Staged};
-use graphgrove_storage::{HandedBack, InputPlan, Slab, SlotIndex, StageGroup, Step, Storage};
+use graphgrove_storage::{HandedBack, InputPlan, Slab, SlotIndex, StageGroup, Storage};
 use graphgrove_tree::{NodeId, WarmUpPlan};
 
 use crate::captured::{Ran, Seen, Stage};
@@ -49,7 +49,8 @@ impl<D: Device> Grove<D> {
             Err(error) => return Err(error),
         };
         let above = parent.and_then(|parent| self.nodes.get(parent));
-        let place = PathPlace { depth, is_below_warm_up: above.is_some_and(|held| held.key.is_none()) };
+        let place =
+            PathPlace { parent, depth, is_below_warm_up: above.is_some_and(|held| held.key.is_none()) };
         let mut attempt = Attempt::default();
         let rehearsed = self.rehearse(request, args, &inputs, described, place, &mut attempt);
         let (held, back, outputs) = match rehearsed {
@@ -144,7 +145,7 @@ impl<D: Device> Grove<D> {
         let uses = recorder.rehearsed()?;
         Self::refuse_survivors(request, &session, &made)?;
         let mut slab = Slab::new(&self.ledger, request.data.name.clone(), 0, made.planned.clone())?;
-        let step = Step::new(self.tree.step().get());
+        let step = self.step_below(place.parent);
         let source = |output, class| Self::source(&made, args, request, output, class);
         let (back, owners) = slab.hand_back_recorded(step, &made.recorded(), source)?;
         let blocks = names::<D, SlotIndex>(owners);
@@ -183,6 +184,7 @@ impl<D: Device> Grove<D> {
 /// Where on the path a warm-up runs.
 #[derive(Clone, Copy)]
 struct PathPlace {
+    parent: Option<NodeId>,
     /// How many recordings lie above it.
     depth: usize,
     is_below_warm_up: bool,

@@ -143,3 +143,45 @@ fn a_stale_output_says_who_made_it_and_who_ended_it() {
         assert!(said.contains("the producer") && said.contains("the ender"), "{ran}: {said}");
     }
 }
+
+#[test]
+fn copies_for_backwards_that_never_run_are_given_back_and_their_tokens_not_counted() {
+    let garden = Garden::new(Engine::<SimDevice>::builder());
+    let save = garden.engine.function("save", |cx| {
+        let out = copied(cx)?;
+        cx.save(&out);
+        Ok(vec![])
+    });
+    let input = garden.tensor(1.0);
+    let plain_live = || garden.engine.stats().unwrap().plain.ranges.live;
+    let before = plain_live();
+    let mut tokens = Vec::new();
+    for _ in 0..9 {
+        garden.engine.begin_step().unwrap();
+        tokens.push(save.forward(args![&input]).unwrap().1);
+    }
+    assert!(plain_live() > before, "what old tokens have saved is copied out");
+    assert!(garden.engine.stats().unwrap().pending_backwards > 0);
+    drop(tokens);
+    assert_eq!(garden.engine.stats().unwrap().pending_backwards, 0);
+    garden.engine.begin_step().unwrap();
+    assert_eq!(plain_live(), before);
+    garden.device.verdict().unwrap();
+}
+
+#[test]
+fn a_stale_output_says_in_which_step_it_was_made_and_which_has_ended_it() {
+    let garden = Garden::new(Engine::<SimDevice>::builder());
+    let make = garden.copy("make");
+    let input = garden.tensor(1.0);
+    let mut old = None;
+    for step in 1..=5 {
+        garden.engine.begin_step().unwrap();
+        let [made] = make.call(args![&input]).unwrap().into_array().unwrap();
+        if let Some(old) = old.replace(made) {
+            let said = garden.engine.read::<f32>(&old).unwrap_err().to_string();
+            let expected = format!("made in step {}, is gone: step {step} began with make", step - 1);
+            assert!(said.contains(&expected), "{said}");
+        }
+    }
+}
