@@ -82,6 +82,12 @@ pub(crate) struct Shared<D: Device> {
 pub(crate) type Kind = (CallKind, Option<u64>, usize);
 
 /// Warms functions up, records and replays them. Clones are the same engine; it may be used from any thread.
+///
+/// Two engines know nothing of each other's streams. A tensor that one has made may be passed to the other, on the same device, but
+/// nothing orders the work of the two: before the second engine is called, let the first one's work end ([`Engine::read`],
+/// [`Streams::synchronize`](graphgrove_device::Streams::synchronize)), or let the second one's stream wait for an event that is recorded
+/// on the first one's. The same holds for the way back: before the first engine may use that memory again, the second one's work on it
+/// has to be over. On another device the address means nothing, and the call cannot work.
 pub struct Engine<D: Device>(pub(crate) Arc<Shared<D>>);
 
 impl<D: Device> Clone for Engine<D> {
@@ -105,25 +111,45 @@ impl<D: Device> Engine<D> {
         EngineBuilder::default()
     }
 
-    /// Registers a function.
+    /// Registers a function. The name is what errors, reasons and events call it; two functions may have the same. It may be a `&str`,
+    /// a `String`, an `Arc<str>`, or a reference to one:
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use graphgrove::{Engine, args};
+    /// # use graphgrove_sim::SimDevice;
+    /// # let engine = Engine::new(Arc::new(SimDevice::new()))?;
+    /// let layer = format!("layer {}", 3);
+    /// let _ = engine.function(&layer, |_| Ok(vec![])).call(args![])?;
+    /// let _ = engine.function("layer 4", |_| Ok(vec![])).call(args![])?;
+    /// let mut warmed_up: Vec<String> = engine.reasons()?.into_iter().map(|reason| reason.function).collect();
+    /// warmed_up.sort();
+    /// assert_eq!(warmed_up, [layer.as_str(), "layer 4"]);
+    /// let _ = (engine.function(layer, |_| Ok(vec![])), engine.function(Arc::<str>::from("layer 5"), |_| Ok(vec![])));
+    /// # Ok::<(), graphgrove::Error>(())
+    /// ```
+    ///
+    /// A function lives as long as its engine: dropping the [`Function`] handle forgets neither the closure nor its recordings, and
+    /// [`reset`](Self::reset) forgets recordings only. So register functions once. A program that goes on registering them grows
+    /// without end.
     pub fn function(
         &self,
-        name: impl Into<Arc<str>>,
+        name: impl AsRef<str>,
         body: impl Fn(&mut crate::Context<'_, D>) -> Result<Vec<Tensor>> + Send + Sync + 'static,
     ) -> Function<D> {
         self.function_with(name, FunctionOptions::new().old_outputs(self.0.options.old_outputs), body)
     }
 
-    /// Registers a function that is not like all others.
+    /// Registers a function that is not like all others. It lives as long as the engine, as with [`function`](Self::function).
     pub fn function_with(
         &self,
-        name: impl Into<Arc<str>>,
+        name: impl AsRef<str>,
         options: FunctionOptions,
         body: impl Fn(&mut crate::Context<'_, D>) -> Result<Vec<Tensor>> + Send + Sync + 'static,
     ) -> Function<D> {
         let body: Arc<Body<D>> = Arc::new(body);
         let mode = options.mode.unwrap_or(self.0.options.mode);
-        let name: Arc<str> = name.into();
+        let name: Arc<str> = name.as_ref().into();
         let mut registry = self.0.registry.lock();
         let index = registry.names.len();
         let data = Arc::new(FunctionData {
@@ -223,7 +249,8 @@ impl<D: Device> Engine<D> {
         self.0.with("dot", |state| Ok(state.groves.iter().map(Grove::dot).collect()))
     }
 
-    /// Forgets every recording. Outputs that are live stay valid, and their memory with them; functions stay registered.
+    /// Forgets every recording. Outputs that are live stay valid, and their memory with them; functions stay registered, with all that
+    /// their closures hold.
     ///
     /// # Errors
     /// [`Error::Nested`], [`Error::Device`] if the device cannot say that all work is over.
@@ -243,7 +270,8 @@ impl<D: Device> Engine<D> {
         Ok(())
     }
 
-    /// Waits for all work and forgets everything. Every later call is refused; outputs that are live stay valid.
+    /// Waits for all work and forgets everything. Every later call of a function is refused; outputs that are live stay valid, and can
+    /// be [read](Self::read). [`Error::ShutDown`] says what else still works.
     ///
     /// # Errors
     /// [`Error::Nested`]; [`Error::Device`] for a fault that the work met, and the engine is shut down all the same.

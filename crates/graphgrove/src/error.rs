@@ -36,6 +36,12 @@ pub enum Error {
         layers: Layers,
     },
     /// A call was made by a function that is running, or while another part of the same call holds the engine.
+    ///
+    /// This is seen on the thread of the running call only. A call of the same engine on another thread, [`Engine::stats`] and the like
+    /// included, waits until the running one is over; a function that waits in turn for that thread, by joining it for instance, waits
+    /// for ever, and no error says so.
+    ///
+    /// [`Engine::stats`]: crate::Engine::stats
     #[error("{function} was called inside of another call of the same engine")]
     Nested {
         /// The function.
@@ -160,7 +166,22 @@ pub enum Error {
         /// The budget in bytes.
         budget: u64,
     },
-    /// The engine was shut down.
+    /// The engine was shut down: it refuses every call of a function, as forward and backward too, and of functions that are
+    /// registered afterwards.
+    ///
+    /// All else still answers. [`Engine::tensor`] and [`Engine::read`] do what they always do; [`Engine::function`] gives a handle that
+    /// cannot be called; [`Engine::begin_step`], [`Engine::reset`] and another [`Engine::shutdown`] find nothing to do and are `Ok`;
+    /// [`Engine::stats`], [`Engine::reasons`] and [`Engine::outline`] know of no call and no recording any more.
+    ///
+    /// [`Engine::tensor`]: crate::Engine::tensor
+    /// [`Engine::read`]: crate::Engine::read
+    /// [`Engine::function`]: crate::Engine::function
+    /// [`Engine::begin_step`]: crate::Engine::begin_step
+    /// [`Engine::reset`]: crate::Engine::reset
+    /// [`Engine::shutdown`]: crate::Engine::shutdown
+    /// [`Engine::stats`]: crate::Engine::stats
+    /// [`Engine::reasons`]: crate::Engine::reasons
+    /// [`Engine::outline`]: crate::Engine::outline
     #[error("the engine was shut down")]
     ShutDown,
 }

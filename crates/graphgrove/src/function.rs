@@ -42,7 +42,10 @@ impl FunctionOptions {
         Self { old_outputs: rule, ..self }
     }
 
-    /// It writes to these inputs.
+    /// It writes to these inputs. What is written is there for the caller after each call, whichever way that runs.
+    ///
+    /// A launch that writes to an input that is not declared is refused: the engine gives an input that is only read to a recording
+    /// as a copy, so that the caller would see the write at some calls and not at others.
     #[must_use]
     pub fn mutates(self, inputs: impl IntoIterator<Item = usize>) -> Self {
         Self { mutates: inputs.into_iter().collect(), ..self }
@@ -80,7 +83,7 @@ impl<D: Device> FunctionData<D> {
     }
 }
 
-/// A function that is registered with an engine. Clones are the same function.
+/// A function that is registered with an engine. Clones are the same function, and it stays registered when all of them are dropped.
 pub struct Function<D: Device> {
     pub(crate) engine: Arc<Shared<D>>,
     pub(crate) index: usize,

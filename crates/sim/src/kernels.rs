@@ -60,6 +60,9 @@ pub fn zip<T: Element>(
 }
 
 /// `(read x, read_write y, u32 n, f32 a)`: `y[i] = a * x[i] + y[i]`.
+///
+/// The product is not rounded before it is added ([`f32::mul_add`]), as in CUDA's `fmaf`. A comparison on the host has to do the same,
+/// or the last bit may differ.
 pub fn axpy(device: &SimDevice) -> SimKernel {
     device
         .kernel("axpy", |scope| {

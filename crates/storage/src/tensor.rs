@@ -313,7 +313,7 @@ impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let layout = self.layout();
         write!(f, "Tensor({} {:?} strides {:?}", layout.dtype(), layout.shape(), layout.strides())?;
-        write!(f, ", byte {} of {:?})", self.offset_bytes(), self.storage)
+        write!(f, ", byte {} of {:?})", self.offset_bytes(), *self.storage)
     }
 }
 
@@ -341,6 +341,16 @@ mod tests {
         }
         let view = tensor.slice(0, 2..3, 1).unwrap();
         assert!(view.is_fixed_at(view.signature(), DevicePtr::new(0x128)));
+    }
+
+    #[test]
+    fn a_tensor_prints_its_layout_its_place_and_the_storage_it_lies_in() {
+        let tensor = Tensor::new(Storage::unowned(DevicePtr::new(0x100), 64), layout(), 32).unwrap();
+        let storage = tensor.storage();
+        assert_eq!(format!("{tensor:?}"), format!("Tensor(f32 [4] strides [1], byte 32 of {storage:?})"));
+        assert!(format!("{storage:?}").starts_with("Storage(allocation "));
+        let empty = Tensor::empty(Layout::of::<f32>(&[0, 2]).unwrap()).unwrap();
+        assert_eq!(format!("{empty:?}"), "Tensor(f32 [0, 2] strides [2, 1], byte 0 of Storage(empty))");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Trains a two-layer classifier on a data set of wines, in every mode of the engine, and compares the modes.
+//! Trains a two-layer classifier on a data set of wines, in every mode of the engine but `Auto`, and compares the modes.
 //!
 //! `cargo run --release --example train`, and with `-- --device cuda` on a GPU.
 //!
@@ -37,7 +37,7 @@ use crate::setup::Setup;
 use crate::training::{Times, Training, Values};
 use crate::wine::Wines;
 
-/// Trains a small classifier on real data in every mode of the engine, and prints a table.
+/// Trains a small classifier on real data in the modes eager, one-pool, trees and trees-reference, and prints a table.
 #[derive(Debug, Parser)]
 #[command(name = "train")]
 struct Arguments {
