@@ -40,7 +40,8 @@ impl Rig {
         outputs: usize,
         staged: usize,
     ) -> Result<Self, Box<dyn Error>> {
-        let stream = device.create_stream()?;
+        let engine = Engine::new(Arc::clone(device))?;
+        let stream = engine.stream().clone();
         let kernel: Kernel = load(device)?;
         let kernels = outputs.max(staged);
         let memory = device.allocate((outputs as u64 + 1) * OUTPUT + (staged as u64 + 1) * INPUT)?;
@@ -92,7 +93,6 @@ impl Rig {
         let planned = (0..outputs).map(planned).collect::<Result<Vec<_>, _>>()?;
         let node = replayer.add(Recording::new("bench", captured).inputs(expected).outputs(planned))?;
 
-        let engine = Engine::new(Arc::clone(device))?;
         let constant = inputs[0][0].clone();
         let function = engine.function("bench", move |cx| {
             let mut made = Vec::with_capacity(outputs);
@@ -146,7 +146,7 @@ impl Rig {
     /// One call of the engine, whose outputs are taken one by one or let go of in bulk.
     pub(crate) fn call(&mut self, take: bool, other: bool) -> Result<(), Box<dyn Error>> {
         let args = &mut self.args[usize::from(other)];
-        let mut outputs = self.function.calling().on(&self.stream).call(&mut args[..])?;
+        let mut outputs = self.function.call(&mut args[..])?;
         if take {
             outputs.take_into(&mut self.taken);
             self.taken.clear();

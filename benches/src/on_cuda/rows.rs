@@ -19,7 +19,7 @@ pub(crate) fn measure(device: &Arc<CudaDevice>) -> Result<Value, Box<dyn Error>>
         TURNS.timed
     );
     println!(
-        "layer: the replay layer alone; call: Function::call; bulk: outputs let go of together; each: taken into a list, and let go of one by one"
+        "layer: the replay layer alone; call: Function::call, on the engine's stream; bulk: outputs let go of together; each: taken into a list, and let go of one by one"
     );
     println!(
         "{:>7} {:>6} {:>6}  {:>13} {:>13} {:>13} {:>13} {:>13} {:>13}",
