@@ -122,9 +122,16 @@ fn plain_statement(cursor: &mut Cursor<'_>) -> Result<Option<What>> {
             let name = cursor.name("a name for the number")?;
             cursor.demand("=")?;
             if cursor.eat("random") {
+                let place = cursor.place();
                 let first = cursor.number("the least number")?;
                 cursor.demand("to")?;
-                What::Random(name, first, cursor.number("the largest number")?)
+                let last = cursor.number("the largest number")?;
+                if let (Some(first), Some(last)) = (first.known(), last.known())
+                    && first > last
+                {
+                    return Err(ParseError::impossible(place, no_number(first, last)));
+                }
+                What::Random(name, first, last)
             } else {
                 What::Size(name, cursor.number("a number or `random`")?)
             }
@@ -199,6 +206,11 @@ fn plain_statement(cursor: &mut Cursor<'_>) -> Result<Option<What>> {
         }
     };
     Ok(Some(what))
+}
+
+/// What is said of a range that ends before it begins.
+pub(crate) fn no_number(first: u64, last: u64) -> String {
+    format!("no number is from {first} to {last}: the least one comes first")
 }
 
 fn fault(cursor: &mut Cursor<'_>) -> Result<FaultPlan> {
