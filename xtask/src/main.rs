@@ -95,7 +95,7 @@ mod tests {
         let mut said = Vec::new();
         assert_eq!(exit_code(Ok(Outcome::Refused(2)), &mut said), ExitCode::from(2));
         assert_eq!(said, b"");
-        let error = crate::error::Error::UnknownLayer { name: "a".into(), known: "b".into() };
+        let error = error::Error::UnknownLayer { name: "a".into(), known: "b".into() };
         assert_eq!(exit_code(Err(error), &mut said), ExitCode::from(2));
         assert_eq!(said, b"xtask: there is no layer `a`; the layers are b\n");
     }

@@ -103,7 +103,7 @@ fn a_program_ends_at_a_million_statements_whatever_its_numbers_are() {
     ] {
         match report(text).outcome {
             Outcome::Impossible(finding) => {
-                assert_eq!((finding.line, finding.why.as_str()), (line, too_many))
+                assert_eq!((finding.line, finding.why.as_str()), (line, too_many));
             }
             other => panic!("{text}{other:?}"),
         }
