@@ -1,4 +1,4 @@
-//! How long a program may run.
+//! How long a program may run, and how much may run at once.
 
 use crate::Statement;
 use crate::error::{ParseError, Result};
@@ -7,6 +7,17 @@ use crate::program::What;
 /// The most statements that a program may run, those of all turns and all threads together. A program that would run for days is
 /// mostly a digit too many, and a search or a build that meets one would never end.
 pub const MOST_STATEMENTS: u64 = 1_000_000;
+
+/// The most threads that one statement may begin. More than a host can begin would end in the middle of the program.
+pub const MOST_THREADS: u64 = 64;
+
+/// The most engines that a scenario may have, each with pools of its own.
+pub const MOST_ENGINES: u64 = 16;
+
+/// What is said of a program that begins more threads.
+pub(crate) fn too_many_threads(count: u64) -> String {
+    format!("{count} threads, and there may be {MOST_THREADS} at once")
+}
 
 /// What is said of a program that runs more.
 pub(crate) fn too_many() -> String {
@@ -74,7 +85,7 @@ mod tests {
     fn the_block_to_blame_is_the_innermost_one_that_is_too_long_by_itself() {
         let place = |text: &str| crate::parse(text).unwrap_err().place.to_string();
         assert_eq!(place("repeat 2\n  step\n  repeat 100000000000\n    step\n"), "3:3");
-        assert_eq!(place("each n in 1, 2\n  threads 100G\n    step\n"), "2:3");
+        assert_eq!(place("each n in 1, 2\n  threads 64\n    repeat 20K\n      step\n"), "2:3");
         assert_eq!(place("choose\n  either\n    repeat 2M\n      step\n"), "3:5");
     }
 

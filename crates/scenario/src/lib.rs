@@ -18,7 +18,7 @@ mod run;
 mod setting;
 mod setup;
 
-pub use bound::MOST_STATEMENTS;
+pub use bound::{MOST_ENGINES, MOST_STATEMENTS, MOST_THREADS};
 pub use error::{ParseError, Problem, Result};
 pub use expectation::{Comparison, Counter, Demand, Expectation, Measure, Values};
 pub use function::{Binary, Function, Operand, Unary, When, mixed};

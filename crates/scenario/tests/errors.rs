@@ -201,6 +201,15 @@ fn a_call_gives_as_many_inputs_as_its_function_takes_however_it_is_made() {
 }
 
 #[test]
+fn more_threads_or_engines_than_a_host_can_hold_are_refused() {
+    let why = |text: &str| parse(text).unwrap_err().to_string();
+    assert_eq!(why("threads 65\n  step\n"), "1:9: 65 threads, and there may be 64 at once");
+    assert_eq!(why("set engines 17\n"), "1:13: 17 engines, and there may be 1 to 16");
+    assert_eq!(why("set engines 0\n"), "1:13: 0 engines, and there may be 1 to 16");
+    parse("set engines 16\nthreads 64\n  step\n").unwrap();
+}
+
+#[test]
 fn a_program_that_would_run_for_days_is_refused_at_its_block() {
     error(
         "step\nrepeat 2\n  repeat 100000000000\n    step\n",

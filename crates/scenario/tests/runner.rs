@@ -113,6 +113,16 @@ fn a_program_ends_at_a_million_statements_whatever_its_numbers_are() {
 }
 
 #[test]
+fn no_more_threads_are_begun_than_there_may_be() {
+    match report("set only eager\nsize n = 60\nthreads n + 5\n  size m = 1\n").outcome {
+        Outcome::Impossible(finding) => {
+            assert_eq!((finding.line, finding.why.as_str()), (3, "65 threads, and there may be 64 at once"));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn a_shape_without_dimensions_is_printed_as_it_is_written() {
     let text = "fn f(x, h) -> y\n  a = empty []\n  b = draw []\n  y = view x at 1 shape [] strides []\n  c = upload h []\nx = [] 2\ny = rand []\nz = count []\n";
     assert_eq!(parse(text).unwrap().to_string().replace("\n\n", "\n"), text);

@@ -2,6 +2,7 @@
 
 use graphgrove_device::Call as DriverCall;
 
+use crate::bound::{MOST_THREADS, too_many_threads};
 use crate::error::{ParseError, Result};
 use crate::parse::cursor::Cursor;
 use crate::parse::expectation::{expectation, measure};
@@ -70,7 +71,11 @@ fn block_statement(cursor: &mut Cursor<'_>, row: &Row) -> Result<Option<What>> {
         return Ok(Some(What::Repeat { times, turn, body: block_of(cursor, row)? }));
     }
     if word(cursor, "threads") {
+        let place = cursor.place();
         let count = cursor.number("how many")?;
+        if let Some(count) = count.known().filter(|count| *count > MOST_THREADS) {
+            return Err(ParseError::impossible(place, too_many_threads(count)));
+        }
         let number = cursor.eat("as").then(|| cursor.name("a name for the thread's number")).transpose()?;
         return Ok(Some(What::Threads { count, number, body: block_of(cursor, row)? }));
     }

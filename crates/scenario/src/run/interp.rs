@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use graphgrove::{Backward, GeneratorState, ParamSet, Tensor};
 use graphgrove_device::{HostMemory, LaunchDims};
 
-use crate::bound::{MOST_STATEMENTS, least_turns, too_many};
+use crate::bound::{MOST_STATEMENTS, MOST_THREADS, least_turns, too_many, too_many_threads};
 use crate::parse::no_number;
 use crate::program::{FaultPlan, How, InPlace, MoveTo, Statement, What};
 use crate::run::body::Machine;
@@ -259,6 +259,9 @@ impl<'w, 's, D: Ground> Interp<'w, 's, D> {
             What::Threads { count, number, body } => {
                 let count = self.number(count)?;
                 self.count(least_turns(count, body), 0)?;
+                if count > MOST_THREADS {
+                    return Err(self.impossible(too_many_threads(count)));
+                }
                 self.threads(count, number.as_ref(), body)
             }
             What::Expect(expectation) => self.expect(expectation),
