@@ -18,8 +18,8 @@ pub(crate) enum Error {
     NotBuilt { package: &'static str, target: &'static str },
     #[error("the output of `{program}` cannot be read: {source}")]
     Output { program: String, source: std::io::Error },
-    #[error("what `{program}` was asked for cannot be run")]
-    Refused { program: String },
+    #[error("`{program}` was ended: {status}")]
+    Ended { program: String, status: std::process::ExitStatus },
     #[error(transparent)]
     Shell(#[from] xshell::Error),
 }

@@ -45,14 +45,23 @@ enum Command {
 enum Outcome {
     Green,
     Red,
+    /// A program did not do what it was asked for, has said why, and ended with this status.
+    Refused(u8),
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
+    exit_code(run(&Arguments::parse()), &mut std::io::stderr())
+}
+
+/// The exit status of a command. Only what nobody has said yet is said here.
+fn exit_code(outcome: Result<Outcome>, stderr: &mut impl std::io::Write) -> ExitCode {
+    match outcome {
         Ok(Outcome::Green) => ExitCode::SUCCESS,
         Ok(Outcome::Red) => ExitCode::FAILURE,
+        Ok(Outcome::Refused(code)) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("xtask: {error}");
+            // Without a place to write to, the exit status has to say it alone.
+            let _ = writeln!(stderr, "xtask: {error}");
             ExitCode::from(2)
         }
     }
@@ -79,6 +88,16 @@ mod tests {
     #[test]
     fn the_arguments_are_declared_without_contradiction() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn what_a_program_refused_is_not_said_again() {
+        let mut said = Vec::new();
+        assert_eq!(exit_code(Ok(Outcome::Refused(2)), &mut said), ExitCode::from(2));
+        assert_eq!(said, b"");
+        let error = error::Error::UnknownLayer { name: "a".into(), known: "b".into() };
+        assert_eq!(exit_code(Err(error), &mut said), ExitCode::from(2));
+        assert_eq!(said, b"xtask: there is no layer `a`; the layers are b\n");
     }
 
     #[test]

@@ -28,10 +28,10 @@ pub(crate) struct Fuzz {
 }
 
 impl Scenario {
-    /// Red if a scenario failed.
+    /// Red if a scenario failed, and refused if a file is missing, is no scenario or cannot be.
     ///
     /// # Errors
-    /// [`Error::Refused`] if a file is missing, is no scenario or cannot be.
+    /// [`Error::Start`] or [`Error::Ended`] if the program has no exit status.
     pub(crate) fn run(&self, root: &Path) -> Result<Outcome> {
         let mut command = cargo();
         command.args(["run", "--quiet", "--package", "graphgrove-scenario", "--bin", "graphgrove-scenario"]);
@@ -46,7 +46,7 @@ impl Fuzz {
     /// Red if a scenario was found that fails. It is written to tests/scenarios/regressions.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the search could not be made.
+    /// [`Error::Start`] or [`Error::Ended`] if the program has no exit status.
     pub(crate) fn run(&self, root: &Path) -> Result<Outcome> {
         let mut command = cargo();
         command.args([
@@ -70,13 +70,15 @@ fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
+/// Whatever is wrong, the program has said it, so its exit status is all that is passed on.
 fn finish(mut command: Command) -> Result<Outcome> {
     let program = command.get_program().to_string_lossy().into_owned();
     let status = command.status().map_err(|source| Error::Start { program: program.clone(), source })?;
-    match status.code() {
-        Some(0) => Ok(Outcome::Green),
-        Some(1) => Ok(Outcome::Red),
-        _ => Err(Error::Refused { program }),
+    match status.code().map(u8::try_from) {
+        Some(Ok(0)) => Ok(Outcome::Green),
+        Some(Ok(1)) => Ok(Outcome::Red),
+        Some(Ok(code)) => Ok(Outcome::Refused(code)),
+        Some(Err(_)) | None => Err(Error::Ended { program, status }),
     }
 }
 
@@ -92,9 +94,19 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_scenario_is_red_and_one_that_cannot_be_run_is_an_error() {
+    fn a_failed_scenario_is_red_and_one_that_cannot_be_run_is_refused_with_its_exit_status() {
         assert_eq!(finish(ends_with("0")).unwrap(), Outcome::Green);
         assert_eq!(finish(ends_with("1")).unwrap(), Outcome::Red);
-        assert!(matches!(finish(ends_with("2")), Err(Error::Refused { program }) if program == "sh"));
+        assert_eq!(finish(ends_with("2")).unwrap(), Outcome::Refused(2));
+        assert_eq!(finish(ends_with("101")).unwrap(), Outcome::Refused(101));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_program_that_a_signal_ends_is_an_error_since_it_could_say_nothing() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "kill -KILL $$"]);
+        let error = finish(command).unwrap_err().to_string();
+        assert!(error.starts_with("`sh` was ended: signal: 9"), "{error}");
     }
 }

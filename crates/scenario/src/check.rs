@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use crate::error::{ParseError, Result};
 use crate::program::{Arg, Call, CallKind, How, InPlace, Line, Made, MoveTo, Op, Room, Statement, What};
 use crate::{
-    Demand, Expectation, Function, Measure, Name, NewTensor, Number, Operand, Scenario, Setting, Values,
+    Counter, Demand, Expectation, Function, Measure, Name, NewTensor, Number, Operand, Scenario, Setting,
+    Values,
 };
 
 /// What a name stands for.
@@ -70,6 +71,7 @@ fn checked(scenario: &Scenario) -> Result<Inputs> {
         }
     }
     checker.block(&scenario.statements)?;
+    crate::bound::check(&scenario.statements)?;
     for function in &scenario.functions {
         let uncalled = || function.inputs.iter().map(|input| uncalled(function, input)).collect();
         let kinds = checker.inputs.entry(function.name.text.clone()).or_insert_with(uncalled).clone();
@@ -93,6 +95,15 @@ impl Checker<'_> {
             }
             None => Err(ParseError::impossible(name.place, format!("`{name}` holds nothing here"))),
         }
+    }
+
+    /// Refuses a name that holds nothing where a counter may stand as well, which is mostly a counter that is not spelt right.
+    fn is_demanded(&self, name: &Name) -> Result<()> {
+        if self.names.contains_key(&name.text) {
+            return Ok(());
+        }
+        let why = format!("`{name}` holds nothing here, and is no counter: {}", Counter::all_words());
+        Err(ParseError::impossible(name.place, why))
     }
 
     fn bind(&mut self, name: &Name, kind: Kind) -> Result<()> {
@@ -334,6 +345,7 @@ impl Checker<'_> {
             Demand::Values { left, right, .. } => {
                 // Two numbers are written as two tensors are.
                 let numbers = [Kind::Note, Kind::Number];
+                self.is_demanded(left)?;
                 let is_number = self.names.get(&left.text).is_some_and(|kind| numbers.contains(kind));
                 match right {
                     Values::Of(right) if is_number => self.is(right, &numbers).map(drop),
@@ -368,10 +380,7 @@ impl Checker<'_> {
 
     fn measure(&self, measure: &Measure) -> Result<()> {
         match measure {
-            Measure::Counter(counter, None) => {
-                let _ = counter;
-                Ok(())
-            }
+            Measure::Counter(_, None) => Ok(()),
             Measure::Counter(counter, Some(function)) => {
                 if !counter.is_of_functions() {
                     let why = format!("`{}` is not counted by function", counter.word());
@@ -388,7 +397,10 @@ impl Checker<'_> {
     fn noted(&self, number: &Number) -> Result<()> {
         match number {
             Number::Literal(_) => Ok(()),
-            Number::Name(name) => self.is(name, &[Kind::Number, Kind::Note]).map(drop),
+            Number::Name(name) => {
+                self.is_demanded(name)?;
+                self.is(name, &[Kind::Number, Kind::Note]).map(drop)
+            }
             Number::Of(left, _, right) => self.noted(left).and_then(|()| self.noted(right)),
         }
     }

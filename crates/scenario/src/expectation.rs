@@ -125,6 +125,12 @@ words! {
 }
 
 impl Counter {
+    /// All of them, as messages name them.
+    pub(crate) fn all_words() -> String {
+        let words: Vec<String> = Self::ALL.iter().map(|counter| format!("`{}`", counter.word())).collect();
+        words.join(", ")
+    }
+
     /// Whether it is counted for each function as well.
     #[must_use]
     pub const fn is_of_functions(self) -> bool {

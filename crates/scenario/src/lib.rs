@@ -1,12 +1,14 @@
 #![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
+mod bound;
 mod check;
 mod error;
 mod expectation;
 mod function;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+mod number;
 mod parse;
 mod place;
 mod print;
@@ -16,6 +18,7 @@ mod run;
 mod setting;
 mod setup;
 
+pub use bound::{MOST_ENGINES, MOST_STATEMENTS, MOST_THREADS};
 pub use error::{ParseError, Problem, Result};
 pub use expectation::{Comparison, Counter, Demand, Expectation, Measure, Values};
 pub use function::{Binary, Function, Operand, Unary, When, mixed};

@@ -8,7 +8,7 @@ mod setting;
 mod statement;
 mod token;
 
-pub(crate) use statement::call_word;
+pub(crate) use statement::{call_word, no_number};
 
 use crate::check::check;
 use crate::error::{ParseError, Result};

@@ -1,6 +1,7 @@
 //! A scenario as data.
 
 pub use crate::function::{How, InPlace, Line, Made, Op, Room};
+pub use crate::number::{Arithmetic, Number};
 use crate::{Capability, Expectation, Function, Measure, Place, Setting};
 
 /// A name that the file gives to something.
@@ -33,30 +34,6 @@ pub struct Scenario {
     pub functions: Vec<Function>,
     /// What is done.
     pub statements: Vec<Statement>,
-}
-
-/// A number of elements, bytes or turns.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Number {
-    /// A number as it is written.
-    Literal(u64),
-    /// What a name stands for.
-    Name(Name),
-    /// Two numbers together. Differences stop at zero; a quotient is rounded down.
-    Of(Box<Number>, Arithmetic, Box<Number>),
-}
-
-/// How two numbers make one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arithmetic {
-    /// `+`
-    Add,
-    /// `-`
-    Subtract,
-    /// `*`
-    Multiply,
-    /// `/`
-    Divide,
 }
 
 /// The size of each dimension.

@@ -15,6 +15,7 @@ mod needs;
 mod outcome;
 mod random;
 mod task;
+mod threads;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -148,6 +148,79 @@ fn a_program_that_cannot_be_is_refused_before_it_runs() {
 }
 
 #[test]
+fn a_counter_that_is_not_spelt_right_is_answered_with_all_of_them() {
+    let counters = "`calls`, `warm-ups`, `recordings`, `replays`, `predicted`, `eager`, `failures`, `copied`, `nodes`, `execs`, \
+                    `exec-bytes`, `budgeted`, `pending`, `reserved`, `live`, `peak`, `outside`, `device`, `driver`";
+    let why = |text: &str| parse(text).unwrap_err().to_string();
+    let nothing = |place| format!("{place}: `replay` holds nothing here, and is no counter: {counters}");
+    assert_eq!(why("expect replay == 3\n"), nothing("1:8"));
+    assert_eq!(why("step\nexpect 3 <= replay + 1\n"), nothing("2:13"));
+    assert_eq!(why("note a = replay\n"), nothing("1:10"));
+    assert_eq!(why("x = [4] 1\nexpect replay == x\n"), nothing("2:8"));
+    let wanted =
+        format!("1:8: found `replay`, expected a number, a note, `address` or a counter ({counters})");
+    assert_eq!(why("expect replay of f == 3\n"), wanted);
+}
+
+#[test]
+fn nothing_is_divided_by_zero_and_chance_has_a_range_that_begins_before_it_ends() {
+    error(
+        "size n = 3\nx = [n / 0] 1\n",
+        &expect![[r#"
+        a.scn:2:10: nothing can be divided by zero
+          x = [n / 0] 1
+                   ^"#]],
+    );
+    error(
+        "repeat 6 / (2 - 2)\n  step\n",
+        &expect![[r#"
+        a.scn:1:12: nothing can be divided by zero
+          repeat 6 / (2 - 2)
+                     ^"#]],
+    );
+    error(
+        "size k = random 9 to 1\n",
+        &expect![[r#"
+        a.scn:1:17: no number is from 9 to 1: the least one comes first
+          size k = random 9 to 1
+                          ^"#]],
+    );
+    parse("size k = random 1 to 1\nsize n = 0 / 4\n").unwrap();
+}
+
+#[test]
+fn a_call_gives_as_many_inputs_as_its_function_takes_however_it_is_made() {
+    let functions = "fn f(x) -> y\n  y = add x 1\nfn g() -> y\n  y = [1] 1\n";
+    let why = |statements: &str| parse(&format!("{functions}{statements}\n")).unwrap_err().to_string();
+    assert_eq!(why("try y = call f([4] 1, [4] 2)"), "5:14: `f` has 1 inputs, and 2 are given");
+    assert_eq!(why("y = call g(3)"), "5:10: `g` has 0 inputs, and 1 are given");
+    assert_eq!(why("y = call f()"), "5:10: `f` has 1 inputs, and 0 are given");
+    assert_eq!(why("y = forward f([4] 1, 2) as t"), "5:13: `f` has 1 inputs, and 2 are given");
+    let back = "y = forward g() as t\nz = backward t g(give y)";
+    assert_eq!(why(back), "6:16: `g` has 0 inputs, and 1 are given");
+}
+
+#[test]
+fn more_threads_or_engines_than_a_host_can_hold_are_refused() {
+    let why = |text: &str| parse(text).unwrap_err().to_string();
+    assert_eq!(why("threads 65\n  step\n"), "1:9: 65 threads, and there may be 64 at once");
+    assert_eq!(why("set engines 17\n"), "1:13: 17 engines, and there may be 1 to 16");
+    assert_eq!(why("set engines 0\n"), "1:13: 0 engines, and there may be 1 to 16");
+    parse("set engines 16\nthreads 64\n  step\n").unwrap();
+}
+
+#[test]
+fn a_program_that_would_run_for_days_is_refused_at_its_block() {
+    error(
+        "step\nrepeat 2\n  repeat 100000000000\n    step\n",
+        &expect![[r#"
+        a.scn:3:3: the program would run more than 1000000 statements, the most that a scenario may run
+            repeat 100000000000
+            ^"#]],
+    );
+}
+
+#[test]
 fn a_word_in_quotes_may_hold_a_mark_of_a_comment() {
     let scenario = parse("skip \"see #12\" # a comment\n").unwrap();
     assert_eq!(scenario.skip.as_deref(), Some("see #12"));

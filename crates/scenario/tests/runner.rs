@@ -31,7 +31,14 @@ fn a_wrong_value_is_said_by_element_and_set_up() {
 #[test]
 fn a_wrong_count_is_said_with_what_it_is() {
     let finding = failed(&format!("{F}repeat 3\n  y = call f([4] 1)\n  drop y\nexpect replays == 2\n"));
-    assert_eq!(finding.why, "expect replays == 2: it is 1 == 2");
+    assert_eq!(finding.why, "expect replays == 2: `replays` is 1, and not == 2");
+    let compared =
+        |demand: &str| failed(&format!("{F}y = call f([4] 1)\nnote n = calls\nexpect {demand}\n")).why;
+    assert_eq!(
+        compared("replays of f >= n + 2"),
+        "expect replays of f >= (n + 2): `replays of f` is 0, and not >= 3"
+    );
+    assert_eq!(compared("3 < n"), "expect 3 < n: 3, and not < 1");
     let finding = failed(&format!("{F}y = call f([4] 1)\nexpect in eager recordings == 1\n"));
     assert_eq!(finding.setup, "eager");
 }
@@ -63,6 +70,62 @@ fn a_program_whose_shapes_do_not_fit_is_impossible_and_not_wrong() {
             other => panic!("{body}{other:?}"),
         }
     }
+}
+
+#[test]
+fn a_number_that_is_none_is_impossible_in_the_line_that_has_it() {
+    let impossible = |text: &str| match report(text).outcome {
+        Outcome::Impossible(finding) => (finding.line, finding.why),
+        other => panic!("{text}{other:?}"),
+    };
+    let divided = "`(4 / k)` divides by zero".to_owned();
+    for statement in
+        ["x = [4 / k] 1", "size m = 4 / k", "fault refuse at any 4 / k", "y = call f([1] 1, 4 / k)"]
+    {
+        let text = format!("fn f(x, n) -> y\n  y = [n] 1\nsize k = 0\n{statement}\ny = call f([1] 1, 1)\n");
+        assert_eq!(impossible(&text), (4, divided.clone()), "{statement}");
+    }
+    let inside = "fn f(k) -> y\n  y = [4 / k] 1\ny = call f(0)\n";
+    assert_eq!(impossible(inside), (2, divided));
+    let none = "no number is from 9 to 1: the least one comes first".to_owned();
+    assert_eq!(impossible("size n = 9\nsize k = random n to 1\n"), (2, none));
+    assert_eq!(impossible("x = draw [1G, 1G, 1G]\n").0, 1);
+}
+
+#[test]
+fn a_program_ends_at_a_million_statements_whatever_its_numbers_are() {
+    let too_many = "the program would run more than 1000000 statements, the most that a scenario may run";
+    for (text, line) in [
+        ("size n = 100G\nrepeat n\n  step\n", 2),
+        ("size n = 100G\nthreads n\n  step\n", 2),
+        ("size n = 1000\nrepeat n\n  repeat 1000\n    size m = 1\n", 2),
+        ("set only eager\nsize n = 1000\nrepeat n\n  repeat n\n    size m = 1\n", 4),
+    ] {
+        match report(text).outcome {
+            Outcome::Impossible(finding) => {
+                assert_eq!((finding.line, finding.why.as_str()), (line, too_many));
+            }
+            other => panic!("{text}{other:?}"),
+        }
+    }
+    let most = "set only eager\nsize n = 999\nrepeat n\n  repeat n\n    size m = 1\n";
+    assert_eq!(report(most).outcome, Outcome::Passed);
+}
+
+#[test]
+fn no_more_threads_are_begun_than_there_may_be() {
+    match report("set only eager\nsize n = 60\nthreads n + 5\n  size m = 1\n").outcome {
+        Outcome::Impossible(finding) => {
+            assert_eq!((finding.line, finding.why.as_str()), (3, "65 threads, and there may be 64 at once"));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_shape_without_dimensions_is_printed_as_it_is_written() {
+    let text = "fn f(x, h) -> y\n  a = empty []\n  b = draw []\n  y = view x at 1 shape [] strides []\n  c = upload h []\nx = [] 2\ny = rand []\nz = count []\n";
+    assert_eq!(parse(text).unwrap().to_string().replace("\n\n", "\n"), text);
 }
 
 #[test]
@@ -150,4 +213,21 @@ fn json_has_one_object_a_file_and_one_for_the_sum() {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines[0]["report"]["outcome"]["outcome"], "passed");
     assert_eq!(lines[1]["passed"], 1);
+}
+
+#[test]
+fn json_has_an_object_for_a_file_that_is_no_scenario_with_the_place_and_for_one_that_is_not_there() {
+    let output = command("broken", "step\nx = cal\n", &["/no/such.scn", "--json"]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 3, "{text}");
+    assert!(lines[0]["file"].as_str().unwrap().ends_with("broken.scn"), "{text}");
+    assert_eq!((&lines[0]["error"]["line"], &lines[0]["error"]["column"]), (&2.into(), &5.into()));
+    let why = lines[0]["error"]["why"].as_str().unwrap();
+    assert!(why.starts_with("found `cal`, expected a call"), "{why}");
+    assert_eq!(lines[1]["file"], "/no/such.scn");
+    assert!(lines[1]["error"]["why"].is_string() && lines[1]["error"]["line"].is_null(), "{text}");
+    assert_eq!((&lines[2]["passed"], &lines[2]["failed"]), (&0.into(), &2.into()));
 }

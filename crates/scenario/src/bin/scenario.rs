@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use graphgrove_scenario::{Cuda, Finding, ModeName, Options, Outcome, Report, RunOn, parse, run};
+use graphgrove_scenario::{Cuda, Finding, ModeName, Options, Outcome, ParseError, Report, RunOn, parse, run};
 
 /// What was asked for.
 #[derive(Debug, Parser)]
@@ -76,10 +76,7 @@ fn main() -> ExitCode {
     for path in &arguments.files {
         match files(path) {
             Ok(files) => files.iter().for_each(|file| one(file, &options, arguments.json, &mut tally)),
-            Err(error) => {
-                eprintln!("{}: {error}", path.display());
-                tally.broken += 1;
-            }
+            Err(error) => unreadable(path, &error, arguments.json, &mut tally),
         }
     }
     let Tally { passed, failed, skipped, broken } = tally;
@@ -115,20 +112,33 @@ fn files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// A file or a folder that is not there, or is no text. It has no line and no column.
+fn unreadable(path: &Path, error: &std::io::Error, json: bool, tally: &mut Tally) {
+    let shown = path.display().to_string();
+    eprintln!("{shown}: {error}");
+    if json {
+        println!("{}", serde_json::json!({ "file": shown, "error": { "why": error.to_string() } }));
+    }
+    tally.broken += 1;
+}
+
 fn one(file: &Path, options: &Options, json: bool, tally: &mut Tally) {
     let shown = file.display().to_string();
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
-        Err(error) => {
-            eprintln!("{shown}: {error}");
-            tally.broken += 1;
-            return;
-        }
+        Err(error) => return unreadable(file, &error, json, tally),
     };
     let scenario = match parse(&text) {
         Ok(scenario) => scenario,
         Err(error) => {
             eprintln!("{}", error.in_context(&shown, &text));
+            if json {
+                let ParseError { place, problem } = &error;
+                let error = serde_json::json!({
+                    "line": place.line, "column": place.column, "why": problem.to_string()
+                });
+                println!("{}", serde_json::json!({ "file": shown, "error": error }));
+            }
             tally.broken += 1;
             return;
         }

@@ -202,7 +202,12 @@ impl<'a> Cursor<'a> {
                 _ => return Ok(left),
             };
             self.at += 1;
-            left = Number::Of(Box::new(left), how, Box::new(self.factor("a number")?));
+            let place = self.place();
+            let right = self.factor("a number")?;
+            if how == Arithmetic::Divide && right.known() == Some(0) {
+                return Err(ParseError::impossible(place, "nothing can be divided by zero"));
+            }
+            left = Number::Of(Box::new(left), how, Box::new(right));
         }
     }
 
@@ -220,12 +225,15 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// `[2, n]`
+    /// `[2, n]`, or `[]` of a tensor that has no dimensions and one element.
     pub(super) fn shape(&mut self) -> Result<Shape> {
         if !self.eat("[") {
             return Err(self.expected("a shape (`[4]`, `[2, n]`)"));
         }
         let mut shape = Vec::new();
+        if self.eat("]") {
+            return Ok(shape);
+        }
         loop {
             shape.push(self.number("a number of elements")?);
             if self.eat("]") {

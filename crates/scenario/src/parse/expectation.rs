@@ -87,7 +87,10 @@ pub(super) fn measure(cursor: &mut Cursor<'_>) -> Result<Measure> {
         let of = cursor.eat("of").then(|| cursor.name("the name of a function")).transpose()?;
         return Ok(Measure::Counter(counter, of));
     }
-    let words: Vec<&str> = Counter::ALL.iter().map(|counter| counter.word()).collect();
-    let expected = format!("a number, a note, `address` or a counter ({})", words.join(", "));
+    let expected = format!("a number, a note, `address` or a counter ({})", Counter::all_words());
+    // Only counters are counted `of` a function.
+    if cursor.word().is_some() && cursor.is_second("of") {
+        return Err(cursor.expected(&expected));
+    }
     cursor.number(&expected).map(Measure::Number)
 }

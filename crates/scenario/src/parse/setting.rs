@@ -1,6 +1,7 @@
 //! Lines that begin with `set`.
 
-use crate::error::Result;
+use crate::bound::MOST_ENGINES;
+use crate::error::{ParseError, Result};
 use crate::parse::cursor::Cursor;
 use crate::parse::function::{mode_name, old};
 use crate::{Filter, Limit, ModeName, Setting};
@@ -35,7 +36,13 @@ pub(super) fn setting(cursor: &mut Cursor<'_>) -> Result<Setting> {
         return cursor.literal("a number of bytes").map(Setting::Memory);
     }
     if cursor.eat("engines") {
-        return cursor.literal("a number of engines").map(Setting::Engines);
+        let place = cursor.place();
+        let count = cursor.literal("a number of engines")?;
+        if !(1..=MOST_ENGINES).contains(&count) {
+            let why = format!("{count} engines, and there may be 1 to {MOST_ENGINES}");
+            return Err(ParseError::impossible(place, why));
+        }
+        return Ok(Setting::Engines(count));
     }
     let words = [("strict", Setting::Strict), ("lazy", Setting::Lazy), ("no-plan", Setting::NoPlan)];
     for (word, setting) in words {

@@ -2,6 +2,7 @@
 
 use graphgrove_device::Call as DriverCall;
 
+use crate::bound::{MOST_THREADS, too_many_threads};
 use crate::error::{ParseError, Result};
 use crate::parse::cursor::Cursor;
 use crate::parse::expectation::{expectation, measure};
@@ -70,7 +71,11 @@ fn block_statement(cursor: &mut Cursor<'_>, row: &Row) -> Result<Option<What>> {
         return Ok(Some(What::Repeat { times, turn, body: block_of(cursor, row)? }));
     }
     if word(cursor, "threads") {
+        let place = cursor.place();
         let count = cursor.number("how many")?;
+        if let Some(count) = count.known().filter(|count| *count > MOST_THREADS) {
+            return Err(ParseError::impossible(place, too_many_threads(count)));
+        }
         let number = cursor.eat("as").then(|| cursor.name("a name for the thread's number")).transpose()?;
         return Ok(Some(What::Threads { count, number, body: block_of(cursor, row)? }));
     }
@@ -122,9 +127,16 @@ fn plain_statement(cursor: &mut Cursor<'_>) -> Result<Option<What>> {
             let name = cursor.name("a name for the number")?;
             cursor.demand("=")?;
             if cursor.eat("random") {
+                let place = cursor.place();
                 let first = cursor.number("the least number")?;
                 cursor.demand("to")?;
-                What::Random(name, first, cursor.number("the largest number")?)
+                let last = cursor.number("the largest number")?;
+                if let (Some(first), Some(last)) = (first.known(), last.known())
+                    && first > last
+                {
+                    return Err(ParseError::impossible(place, no_number(first, last)));
+                }
+                What::Random(name, first, last)
             } else {
                 What::Size(name, cursor.number("a number or `random`")?)
             }
@@ -199,6 +211,11 @@ fn plain_statement(cursor: &mut Cursor<'_>) -> Result<Option<What>> {
         }
     };
     Ok(Some(what))
+}
+
+/// What is said of a range that ends before it begins.
+pub(crate) fn no_number(first: u64, last: u64) -> String {
+    format!("no number is from {first} to {last}: the least one comes first")
 }
 
 fn fault(cursor: &mut Cursor<'_>) -> Result<FaultPlan> {

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::program::{Arithmetic, How, InPlace, Line, Made, Op, Room};
-use crate::{Binary, Fill, Function, Number, Operand, Unary, View};
+use crate::program::{How, InPlace, Line, Made, Op, Room};
+use crate::{Binary, Fill, Function, Number, Operand, Shape, Unary, View};
 
 /// The second operand of an operation, resolved.
 #[derive(Clone, Debug)]
@@ -169,7 +169,7 @@ impl<M: Machine> Running<'_, M> {
                 self.machine.effect(&line.op, Some(&tensor), 0)
             }
             Op::Foreign(bytes) | Op::Scratch(bytes, _) => {
-                let bytes = self.number(bytes);
+                let bytes = self.number(line, bytes)?;
                 self.machine.effect(&line.op, None, bytes)
             }
             Op::Fork(_)
@@ -220,11 +220,11 @@ impl<M: Machine> Running<'_, M> {
                 self.machine.elements(&a, &Elements::Copy(Second::Tensor(a.clone())))
             }
             Made::New(tensor) => {
-                let shape: Vec<u64> = tensor.shape.iter().map(|number| self.number(number)).collect();
+                let shape = self.shape(line, &tensor.shape)?;
                 self.machine.fill(&shape, &tensor.fill)
             }
             Made::Empty(Room::Of(shape)) => {
-                let shape: Vec<u64> = shape.iter().map(|number| self.number(number)).collect();
+                let shape = self.shape(line, shape)?;
                 self.machine.empty(&shape)
             }
             Made::Empty(Room::Like(like)) => {
@@ -234,7 +234,7 @@ impl<M: Machine> Running<'_, M> {
             }
             Made::View(view) => {
                 let of = self.tensor(line, &view.of.text)?;
-                let part = self.part(view);
+                let part = self.part(line, view)?;
                 match self.machine.view(&of, &part)? {
                     Ok(view) => Ok(view),
                     Err(why) => Err(self.machine.impossible(line, why)),
@@ -244,13 +244,13 @@ impl<M: Machine> Running<'_, M> {
             Made::Upload(name, shape) => match self.registers.get(&name.text) {
                 Some(Register::Host(input)) => {
                     let input = *input;
-                    let shape: Vec<u64> = shape.iter().map(|number| self.number(number)).collect();
+                    let shape = self.shape(line, shape)?;
                     self.machine.upload(input, &shape)
                 }
                 _ => Err(self.machine.impossible(line, format!("`{name}` is no host memory"))),
             },
             Made::Draw(shape) => {
-                let shape: Vec<u64> = shape.iter().map(|number| self.number(number)).collect();
+                let shape = self.shape(line, shape)?;
                 self.machine.draw(&shape)
             }
         }
@@ -282,44 +282,31 @@ impl<M: Machine> Running<'_, M> {
         }
     }
 
-    fn part(&self, view: &View) -> Part {
-        part(view, &|number| self.number(number))
+    fn part(&mut self, line: &Line, view: &View) -> Result<Part, M::Error> {
+        part(view, &mut |number| self.number(line, number))
     }
 
-    fn number(&self, number: &Number) -> u64 {
-        evaluate(number, &|name| match self.registers.get(name) {
+    fn shape(&mut self, line: &Line, shape: &Shape) -> Result<Vec<u64>, M::Error> {
+        shape.iter().map(|number| self.number(line, number)).collect()
+    }
+
+    fn number(&mut self, line: &Line, number: &Number) -> Result<u64, M::Error> {
+        let number = number.evaluate(&|name| match self.registers.get(name) {
             Some(Register::Number(number)) => Some(*number),
             _ => None,
-        })
+        });
+        number.map_err(|why| self.machine.impossible(line, why))
     }
 }
 
 /// A view with its numbers.
-pub(crate) fn part(view: &View, number: &impl Fn(&Number) -> u64) -> Part {
-    let shape = |shape: &Vec<Number>| shape.iter().map(number).collect();
-    Part {
-        at: view.at.as_ref().map_or(0, number),
-        step: view.step.as_ref().map(number),
-        shape: view.shape.as_ref().map(shape),
-        strides: view.strides.as_ref().map(shape),
-    }
-}
-
-/// What a number is. A name that holds none counts as zero, which a checked program has not.
-pub(crate) fn evaluate(number: &Number, named: &impl Fn(&str) -> Option<u64>) -> u64 {
-    match number {
-        Number::Literal(number) => *number,
-        Number::Name(name) => named(&name.text).unwrap_or_default(),
-        Number::Of(left, how, right) => {
-            let (left, right) = (evaluate(left, named), evaluate(right, named));
-            match how {
-                Arithmetic::Add => left.saturating_add(right),
-                Arithmetic::Subtract => left.saturating_sub(right),
-                Arithmetic::Multiply => left.saturating_mul(right),
-                Arithmetic::Divide => left.checked_div(right).unwrap_or_default(),
-            }
-        }
-    }
+pub(crate) fn part<E>(view: &View, number: &mut impl FnMut(&Number) -> Result<u64, E>) -> Result<Part, E> {
+    let at = view.at.as_ref().map_or(Ok(0), &mut *number)?;
+    let step = view.step.as_ref().map(&mut *number).transpose()?;
+    let mut shape = |shape: &Shape| shape.iter().map(&mut *number).collect::<Result<Vec<u64>, E>>();
+    let of = view.shape.as_ref().map(&mut shape).transpose()?;
+    let strides = view.strides.as_ref().map(&mut shape).transpose()?;
+    Ok(Part { at, step, shape: of, strides })
 }
 
 #[cfg(test)]

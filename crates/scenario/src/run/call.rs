@@ -106,7 +106,7 @@ impl<'s, D: Ground> Interp<'_, 's, D> {
 
     fn resolve(&mut self, arg: &Arg) -> Result<Resolved<D>, Failure> {
         Ok(match arg {
-            Arg::Number(number) => Resolved::Number(self.number(number)),
+            Arg::Number(number) => Resolved::Number(self.number(number)?),
             Arg::New(tensor) => {
                 let handle = self.new_tensor(tensor)?;
                 Resolved::Given(Some(handle.tensor), handle.model)

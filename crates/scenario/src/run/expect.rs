@@ -9,7 +9,7 @@ use crate::run::compare::{index, is_same};
 use crate::run::failure::Failure;
 use crate::run::ground::Ground;
 use crate::run::interp::{Binding, Done, Interp};
-use crate::{Counter, Demand, Expectation, Measure, Name, Setup, Values};
+use crate::{Counter, Demand, Expectation, Measure, Name, Number, Setup, Values};
 
 impl<D: Ground> Interp<'_, '_, D> {
     pub(crate) fn expect(&mut self, expectation: &Expectation) -> Done {
@@ -24,12 +24,16 @@ impl<D: Ground> Interp<'_, '_, D> {
     fn demand(&mut self, expectation: &Expectation) -> Done {
         let holds = match &expectation.demand {
             Demand::Values { left, right, within } => return self.have_values(left, right, *within),
-            Demand::Compare(left, how, right) => {
-                let (left, right) = (self.measure(left)?, self.measure(right)?);
+            Demand::Compare(measure, how, right) => {
+                let (left, right) = (self.measure(measure)?, self.measure(right)?);
                 if how.holds(left, right) {
                     return Ok(());
                 }
-                return Err(self.wrong(format!("{expectation}: it is {left} {} {right}", how.word())));
+                let of = match measure {
+                    Measure::Number(Number::Literal(_)) => left.to_string(),
+                    _ => format!("`{measure}` is {left}"),
+                };
+                return Err(self.wrong(format!("{expectation}: {of}, and not {} {right}", how.word())));
             }
             Demand::Stale(name) => self.is_gone(name)?,
             Demand::Readable(name) => !self.is_gone(name)?,
@@ -105,7 +109,7 @@ impl<D: Ground> Interp<'_, '_, D> {
 
     pub(crate) fn measure(&self, measure: &Measure) -> Result<u64, Failure> {
         match measure {
-            Measure::Number(number) => Ok(self.number(number)),
+            Measure::Number(number) => self.number(number),
             Measure::Address(name) => {
                 let address = self.handle(name)?.tensor.address();
                 Ok(address.map_or(0, graphgrove_device::DevicePtr::get))

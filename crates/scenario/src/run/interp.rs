@@ -6,9 +6,11 @@ use std::sync::atomic::Ordering;
 use graphgrove::{Backward, GeneratorState, ParamSet, Tensor};
 use graphgrove_device::{HostMemory, LaunchDims};
 
+use crate::bound::{MOST_STATEMENTS, least_turns, too_many};
+use crate::parse::no_number;
 use crate::program::{FaultPlan, How, InPlace, MoveTo, Statement, What};
 use crate::run::body::Machine;
-use crate::run::body::{Elements, Second, evaluate, part};
+use crate::run::body::{Elements, Second, part};
 use crate::run::device_run::viewed;
 use crate::run::failure::Failure;
 use crate::run::faults::Waiting;
@@ -108,6 +110,7 @@ impl<'w, 's, D: Ground> Interp<'w, 's, D> {
 
     fn statement(&mut self, statement: &'s Statement) -> Done {
         self.line = statement.place.line;
+        self.count(0, 1)?;
         if let Some(missing) = self.missing(&statement.what) {
             if self.may_lack(statement.tries) {
                 self.unbind(&statement.what);
@@ -140,11 +143,14 @@ impl<'w, 's, D: Ground> Interp<'w, 's, D> {
     fn run(&mut self, statement: &'s Statement) -> Done {
         match &statement.what {
             What::Size(name, number) => {
-                let number = self.number(number);
+                let number = self.number(number)?;
                 self.bind(name, Binding::Number(number))
             }
             What::Random(name, first, last) => {
-                let (first, last) = (self.number(first), self.number(last));
+                let (first, last) = (self.number(first)?, self.number(last)?);
+                if first > last {
+                    return Err(self.impossible(no_number(first, last)));
+                }
                 let number = self.random.between(first, last);
                 self.bind(name, Binding::Number(number))
             }
@@ -166,7 +172,7 @@ impl<'w, 's, D: Ground> Interp<'w, 's, D> {
                 self.bind(name, Binding::Tensor(handle))
             }
             What::View(name, view) => {
-                let part = part(view, &|number| self.number(number));
+                let part = part(view, &mut |number| self.number(number))?;
                 let handle = self.handle(&view.of)?.clone();
                 let model = self.model.part(&handle.model, &part).map_err(|why| self.impossible(why))?;
                 let tensor = match viewed(&handle.tensor, &part) {
@@ -207,17 +213,14 @@ impl<'w, 's, D: Ground> Interp<'w, 's, D> {
             }
             What::Move(name, to) => self.move_param(name, to, statement.tries),
             What::Write(name, tensor) => self.write(name, tensor),
-            What::Fault(fault) => {
-                self.inject(fault);
-                Ok(())
-            }
+            What::Fault(fault) => self.inject(fault),
             What::ClearFaults => {
                 self.world.faults.lock().clear();
                 Ok(())
             }
             What::Check => self.compare_all(),
             What::UseEngine(number) => {
-                let number = self.number(number);
+                let number = self.number(number)?;
                 match (number as usize).checked_sub(1).filter(|at| *at < self.world.sites.len()) {
                     Some(at) => {
                         // Engines know nothing of each other, so their work is the caller's to order.
@@ -231,7 +234,9 @@ impl<'w, 's, D: Ground> Interp<'w, 's, D> {
             What::Enqueue(op, stream) => self.enqueue(op, stream),
             What::Order { first, second } => self.order(first, second),
             What::Repeat { times, turn, body } => {
-                for number in 0..self.number(times) {
+                let times = self.number(times)?;
+                self.count(least_turns(times, body), 0)?;
+                for number in 0..times {
                     if let Some(turn) = turn {
                         self.bind(turn, Binding::Number(number))?;
                     }
@@ -241,7 +246,7 @@ impl<'w, 's, D: Ground> Interp<'w, 's, D> {
             }
             What::Each { name, over, body } => {
                 for number in over {
-                    let number = self.number(number);
+                    let number = self.number(number)?;
                     self.bind(name, Binding::Number(number))?;
                     self.block(body)?;
                 }
@@ -252,7 +257,8 @@ impl<'w, 's, D: Ground> Interp<'w, 's, D> {
                 choices.get(at as usize).map_or(Ok(()), |choice| self.block(choice))
             }
             What::Threads { count, number, body } => {
-                let count = self.number(count);
+                let count = self.number(count)?;
+                self.count(least_turns(count, body), 0)?;
                 self.threads(count, number.as_ref(), body)
             }
             What::Expect(expectation) => self.expect(expectation),
@@ -261,7 +267,7 @@ impl<'w, 's, D: Ground> Interp<'w, 's, D> {
                 self.bind(name, Binding::Note(value))
             }
             What::Seed(seed) => {
-                let seed = self.number(seed);
+                let seed = self.number(seed)?;
                 self.site().engine.seed(seed).map_err(|error| self.wrong(error))?;
                 if let Some(generator) = self.generators.get_mut(self.at) {
                     *generator = GeneratorState { seed, offset: 0 };
@@ -295,58 +301,19 @@ impl<'w, 's, D: Ground> Interp<'w, 's, D> {
         Ok(())
     }
 
-    /// Runs a block on several threads, each with names of its own.
-    fn threads(&mut self, count: u64, number: Option<&'s Name>, body: &'s [Statement]) -> Done {
-        self.world.is_crowded.store(true, Ordering::Relaxed);
-        let results: Vec<Done> = std::thread::scope(|scope| {
-            let forks: Vec<Interp<'w, 's, D>> = (0..count).map(|at| self.fork(at, number)).collect();
-            let run = |mut fork: Interp<'w, 's, D>| {
-                scope.spawn(move || {
-                    fork.block(body)?;
-                    fork.compare_all()
-                })
-            };
-            let running: Vec<_> = forks.into_iter().map(run).collect();
-            let panicked = || Err(self.wrong("a thread panicked".to_owned()));
-            running.into_iter().map(|thread| thread.join().unwrap_or_else(|_| panicked())).collect()
-        });
-        self.world.is_crowded.store(false, Ordering::Relaxed);
-        results.into_iter().collect()
-    }
-
-    fn fork(&mut self, at: u64, number: Option<&Name>) -> Self {
-        let copy = |binding: &Binding<D>| match binding {
-            Binding::Tensor(handle) => Some(Binding::Tensor(handle.clone())),
-            Binding::Param(handle) => Some(Binding::Param(handle.clone())),
-            Binding::Number(number) => Some(Binding::Number(*number)),
-            Binding::Note(number) => Some(Binding::Note(*number)),
-            Binding::Host(buffer, values) => Some(Binding::Host(buffer.clone(), values.clone())),
-            Binding::Stream(stream) => Some(Binding::Stream(stream.clone())),
-            // A backward runs once.
-            Binding::Token(_) => None,
-        };
-        let mut names: BTreeMap<String, Binding<D>> =
-            self.names.iter().filter_map(|(name, binding)| Some((name.clone(), copy(binding)?))).collect();
-        if let Some(number) = number {
-            names.insert(number.text.clone(), Binding::Number(at));
-        }
-        Interp {
-            world: self.world,
-            names,
-            model: self.model.clone(),
-            origins: self.origins.clone(),
-            at: self.at,
-            random: Random::new(self.random.next()),
-            generators: self.generators.clone(),
-            line: self.line,
-        }
-    }
-
-    pub(crate) fn number(&self, number: &Number) -> u64 {
-        evaluate(number, &|name| match self.names.get(name) {
+    pub(crate) fn number(&self, number: &Number) -> Result<u64, Failure> {
+        let number = number.evaluate(&|name| match self.names.get(name) {
             Some(Binding::Number(number) | Binding::Note(number)) => Some(*number),
             _ => None,
-        })
+        });
+        number.map_err(|why| self.impossible(why))
+    }
+
+    /// Counts statements that run now, and refuses them if there would be too many with those that are sure to follow.
+    fn count(&self, follow: u64, now: u64) -> Done {
+        let before = self.world.statements.fetch_add(now, Ordering::Relaxed);
+        let all = before.saturating_add(now).saturating_add(follow);
+        if all > MOST_STATEMENTS { Err(self.impossible(too_many())) } else { Ok(()) }
     }
 
     /// The tensor or parameter of a name.
@@ -357,13 +324,18 @@ impl<'w, 's, D: Ground> Interp<'w, 's, D> {
         }
     }
 
-    fn contents(&mut self, tensor: &NewTensor) -> Result<(Vec<u64>, Vec<f32>), Failure> {
-        let shape: Vec<u64> = tensor.shape.iter().map(|number| self.number(number)).collect();
+    /// A shape, and how many elements it has.
+    fn shape(&self, shape: &Shape) -> Result<(Vec<u64>, u64), Failure> {
+        let shape = shape.iter().map(|number| self.number(number)).collect::<Result<Vec<u64>, _>>()?;
         let count = shape.iter().try_fold(1_u64, |count, size| count.checked_mul(*size));
-        let count = count.filter(|count| *count <= 1 << 24);
-        let Some(count) = count else {
-            return Err(self.impossible(format!("a tensor of shape {shape:?} is too large")));
-        };
+        match count.filter(|count| *count <= 1 << 24) {
+            Some(count) => Ok((shape, count)),
+            None => Err(self.impossible(format!("a tensor of shape {shape:?} is too large"))),
+        }
+    }
+
+    fn contents(&mut self, tensor: &NewTensor) -> Result<(Vec<u64>, Vec<f32>), Failure> {
+        let (shape, count) = self.shape(&tensor.shape)?;
         let random = &mut self.random;
         let values = contents(&tensor.fill, count, &mut || random.small());
         values.map(|values| (shape, values)).map_err(|why| self.impossible(why))
@@ -396,7 +368,7 @@ impl<'w, 's, D: Ground> Interp<'w, 's, D> {
         if state != wanted {
             return Err(self.wrong(format!("the generator is at {state:?}, not at {wanted:?}")));
         }
-        let count = shape.iter().map(|number| self.number(number)).product();
+        let (_, count) = self.shape(shape)?;
         let fill = Fill::Values(drawn(&mut wanted, count));
         state.offset = wanted.offset;
         engine.set_state(state);
@@ -472,9 +444,10 @@ impl<'w, 's, D: Ground> Interp<'w, 's, D> {
         Ok(())
     }
 
-    fn inject(&self, plan: &FaultPlan) {
-        let left = self.number(&plan.nth).max(1);
+    fn inject(&self, plan: &FaultPlan) -> Done {
+        let left = self.number(&plan.nth)?.max(1);
         self.world.faults.lock().push(Waiting { kind: plan.kind, call: plan.call, left });
+        Ok(())
     }
 
     pub(crate) fn stream(&self, name: &Name) -> Result<&D::Stream, Failure> {

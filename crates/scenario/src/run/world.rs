@@ -12,7 +12,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::check::{Inputs, Kind};
 use crate::program::{Made, Op};
-use crate::run::body::{self, Register, evaluate};
+use crate::run::body::{self, Register};
 use crate::run::device_run::{DeviceRun, FunctionState, count_run};
 use crate::run::faults::Waiting;
 use crate::run::ground::Ground;
@@ -77,6 +77,8 @@ pub(crate) struct World<'s, D: Ground> {
     /// What the last calls became, if somebody wants to know.
     pub(crate) log: Option<Mutex<VecDeque<String>>>,
     pub(crate) compared: AtomicU64,
+    /// How many statements have run, on all threads.
+    pub(crate) statements: AtomicU64,
 }
 
 /// A device, and what its kernels are taken from.
@@ -117,6 +119,7 @@ impl<'s, D: Ground> World<'s, D> {
             driver_calls: AtomicU64::new(0),
             log: explains.then(Mutex::default),
             compared: AtomicU64::new(0),
+            statements: AtomicU64::new(0),
         })
     }
 
@@ -180,8 +183,9 @@ pub(crate) fn constants(scenario: &Scenario) -> HashMap<String, u64> {
     let mut numbers: HashMap<String, u64> = HashMap::new();
     for statement in &scenario.statements {
         if let What::Size(name, number) = &statement.what {
-            let value = evaluate(number, &|name| numbers.get(name).copied());
-            numbers.insert(name.text.clone(), value);
+            // One that divides by zero has no value, and ends the program before a call could use it.
+            let value = number.evaluate(&|name| numbers.get(name).copied());
+            numbers.insert(name.text.clone(), value.unwrap_or_default());
         }
     }
     numbers
