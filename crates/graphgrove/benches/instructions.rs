@@ -70,10 +70,10 @@ fn rig_of(
 }
 
 #[library_benchmark]
-#[bench::plain(args = [rig(1, 0)], config = at_most(992))]
-#[bench::of_320_outputs(args = [rig(320, 0)], config = at_most(1_036))]
-#[bench::staged_1(args = [rig(1, 1)], config = at_most(1_012))]
-#[bench::staged_8(args = [rig(1, 8)], config = at_most(1_112))]
+#[bench::plain(args = [rig(1, 0)], config = at_most(1_004))]
+#[bench::of_320_outputs(args = [rig(320, 0)], config = at_most(1_048))]
+#[bench::staged_1(args = [rig(1, 1)], config = at_most(1_024))]
+#[bench::staged_8(args = [rig(1, 8)], config = at_most(1_124))]
 #[bench::staged_32(args = [rig(1, 32)], config = at_most(1_471))]
 fn call((function, args, out): Rig) {
     *out = function.call(&mut args[..]).ok();
@@ -155,7 +155,7 @@ fn chain(saved: usize) -> Chain {
 }
 
 #[library_benchmark]
-#[bench::of_1_saved(args = [chain(1)], config = at_most(1_975))]
+#[bench::of_1_saved(args = [chain(1)], config = at_most(2_007))]
 #[bench::of_160_saved(args = [chain(160)], config = at_most(47_200))]
 fn backward((function, token): Chain) {
     if let Some(token) = token {

@@ -274,12 +274,25 @@ impl<D: Device> Grove<D> {
     /// Runs one call. Inlined always: it is called in several places, of which one is on the way of every replay.
     #[inline(always)]
     pub(crate) fn call(&mut self, request: &Request<'_, D>, args: &mut [Arg<'_, D>]) -> Result<Done> {
-        if request.stream.id() == self.stream.id() {
-            return self.run(request, args);
-        }
         let done = self.run(request, args);
-        self.come_back(args);
+        if done.is_err() {
+            self.settle_failed(request);
+        }
+        if request.stream.id() != self.stream.id() {
+            self.come_back(args);
+        }
         done
+    }
+
+    /// After a call that failed: what comes next, here or in another grove, is ordered behind all that the call has enqueued before it
+    /// did, and behind what it was to wait for.
+    #[cold]
+    #[inline(never)]
+    fn settle_failed(&mut self, request: &Request<'_, D>) {
+        // A device that cannot order them any more says so at the next call too.
+        let stream = self.stream.clone();
+        let _ = self.bridge(request.stream, &stream);
+        let _ = self.replayer.enter(&stream);
     }
 
     #[inline]

@@ -2,6 +2,7 @@
 
 use graphgrove_device::Device;
 use graphgrove_replay::{CallOutputs, Recorder, StagePlan};
+use graphgrove_storage::Tensor;
 use graphgrove_tree::EagerReason;
 
 use crate::captured::{Ran, Stage};
@@ -49,7 +50,12 @@ impl<D: Device> Grove<D> {
         let memory = Memory::Plain(&self.plain);
         let stage = Stage { device: &*device, recorder, memory, values: &values, hosts: &hosts };
         let mut effects = Effects::default();
-        let Ran { recorder, returned, saves, taken, .. } = Self::run_body(request, stage, &mut effects)?;
+        let Ran { recorder, mut returned, mut saves, taken, .. } =
+            Self::run_body(request, stage, &mut effects)?;
+        // A view of nothing would go stale with what it is a view of.
+        for tensor in returned.iter_mut().chain(&mut saves).filter(|tensor| tensor.layout().is_empty()) {
+            *tensor = Tensor::empty(tensor.layout().clone())?;
+        }
         recorder.rehearsed()?;
         self.bridge(&stream, request.stream)?;
         let token = self.tree.ran_eagerly(&call, reason)?;
