@@ -42,6 +42,12 @@ impl<'s, D: Ground> Interp<'_, 's, D> {
         };
         let backward = match &call.kind {
             CallKind::Backward(token) => match self.names.remove(&token.text) {
+                Some(Binding::Token(pending)) if pending.is_spoiled => {
+                    let why = format!(
+                        "a call that failed has written to what `{token}` has saved, and nobody could read it"
+                    );
+                    return Err(self.impossible(why));
+                }
                 Some(Binding::Token(pending)) => Some(pending),
                 _ => return Err(self.wrong(format!("`{token}` is no token"))),
             },
@@ -257,7 +263,8 @@ impl<'s, D: Ground> Interp<'_, 's, D> {
         }
         drop(outputs);
         if let (CallKind::Forward(name), Some(token)) = (&call.kind, token) {
-            let pending = Pending { token, saved: saves, function: call.function.text.clone() };
+            let pending =
+                Pending { token, saved: saves, function: call.function.text.clone(), is_spoiled: false };
             self.names.insert(name.text.clone(), Binding::Token(pending));
         }
         if !self.world.is_lazy {
@@ -431,6 +438,12 @@ impl<'s, D: Ground> Interp<'_, 's, D> {
             .filter(|(_, binding)| is_written(binding))
             .map(|(name, _)| name.clone())
             .collect();
+        // What only a token holds cannot be looked at.
+        for binding in self.names.values_mut() {
+            if let Binding::Token(pending) = binding {
+                pending.is_spoiled |= pending.saved.iter().any(|saved| storages.contains(&saved.storage));
+            }
+        }
         if names.iter().all(|name| self.compare_name(name).is_ok()) {
             return Ok(());
         }

@@ -33,6 +33,8 @@ pub(crate) struct Pending<D: Ground> {
     pub(crate) token: Backward<D>,
     pub(crate) saved: Vec<ModelTensor>,
     pub(crate) function: String,
+    /// Whether a call that failed may have written to it.
+    pub(crate) is_spoiled: bool,
 }
 
 /// What a name of the program holds.
