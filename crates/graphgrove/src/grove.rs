@@ -86,7 +86,7 @@ pub(crate) struct Held<D: Device> {
     pub(crate) saved: Arc<[SlotIndex]>,
     /// What each run draws.
     pub(crate) draws: Box<[RecordedDraws]>,
-    /// Whether the tree has to see every replay's inputs, because some of them are outputs of the path that are staged.
+    /// Whether the tree has to see a replay's inputs if they are outputs of the path: they may be copied, and lent out again.
     pub(crate) is_watched: bool,
     /// Its place among recordings whose memory was laid out together.
     pub(crate) place: Option<Place>,
@@ -156,6 +156,12 @@ macro_rules! lives {
     };
 }
 pub(crate) use lives;
+
+/// Whether an input is in a slot.
+#[cold]
+fn is_slot<D: Device>(arg: &Arg<'_, D>) -> bool {
+    arg.tensor().is_some_and(|tensor| tensor.storage().slot_value().is_ok_and(|value| value.is_some()))
+}
 
 impl<D: Device> Grove<D> {
     pub(crate) fn new(
@@ -323,7 +329,8 @@ impl<D: Device> Grove<D> {
         if !self.tree.may_follow(node, &lives) {
             return Err(None);
         }
-        let Some(held) = self.nodes.get(node).filter(|held| !held.is_watched) else { return Err(None) };
+        let is_seen = |held: &&Held<D>| !held.is_watched || !args.iter().any(is_slot);
+        let Some(held) = self.nodes.get(node).filter(is_seen) else { return Err(None) };
         let Some(key) = held.key else { return Err(None) };
         let call = self.replay_call(request, known.parent(), args);
         let Ok(checked) = self.replayer.check(key, &call) else { return Err(None) };

@@ -9,7 +9,7 @@ use graphgrove_replay::{
 use graphgrove_storage::{
     InputIndex, InputPlan, InputRole, Layout, SlotIndex, SlotValue, Storage, StorageId, Tensor, Watch,
 };
-use graphgrove_tree::{Expected, NodeId, ParamIndex, RecordPlan, Role, Source};
+use graphgrove_tree::{Expected, NodeId, OutputKind, ParamIndex, RecordPlan, Role, Source};
 
 use crate::captured::{Made, Ran, Seen, Stage};
 use crate::describe::{ALIGNMENT, Described, tensors};
@@ -94,7 +94,7 @@ impl<D: Device> Grove<D> {
             }
         };
         let Recorded { key, replayed, mut held, outputs } = recorded;
-        held.is_watched = is_watched;
+        held.is_watched = is_watched || lends_staged(&outputs, &roles.inputs);
         let ran = self.tree.finish_recording(recording, outputs, &lives!(self))?;
         if let Some(slab) = self.replayer.slab(key) {
             self.by_slab.insert(slab.id(), ran.node);
@@ -388,6 +388,17 @@ impl<D: Device> Grove<D> {
         }
         Ok(())
     }
+}
+
+/// Whether an output is a staged input again: what becomes of the caller's own then depends on where that is from.
+fn lends_staged(outputs: &[graphgrove_tree::Output], inputs: &[Expected]) -> bool {
+    outputs.iter().any(|output| match output.kind {
+        OutputKind::AliasOfInput(input) => {
+            let expected = inputs.get(input.get() as usize);
+            expected.is_some_and(|expected| matches!(expected.role, Role::Staged(_)))
+        }
+        _ => false,
+    })
 }
 
 /// The storages of inputs that are used where they are.

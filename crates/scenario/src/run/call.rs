@@ -42,11 +42,12 @@ impl<'s, D: Ground> Interp<'_, 's, D> {
         };
         let backward = match &call.kind {
             CallKind::Backward(token) => match self.names.remove(&token.text) {
+                // Nobody can say what it would find, so it is left out, as if it had failed.
                 Some(Binding::Token(pending)) if pending.is_spoiled => {
-                    let why = format!(
-                        "a call that failed has written to what `{token}` has saved, and nobody could read it"
-                    );
-                    return Err(self.impossible(why));
+                    for name in call.outputs.iter().flatten() {
+                        self.names.remove(&name.text);
+                    }
+                    return Ok(());
                 }
                 Some(Binding::Token(pending)) => Some(pending),
                 _ => return Err(self.wrong(format!("`{token}` is no token"))),
