@@ -214,6 +214,7 @@ impl<D: Device> Grove<D> {
             let bytes = tensor.layout().span_bytes();
             effects.note_input(tensor.address()?, bytes, InputOf { what, index }, is_declared);
         }
+        effects.has_all_inputs();
         Ok(())
     }
 

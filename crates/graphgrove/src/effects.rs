@@ -11,7 +11,7 @@ use graphgrove_device::{ArgKind, Args, DevicePtr};
 pub(crate) struct Effects {
     /// A (start -> end) pair means that the call has got this memory for itself.
     own: BTreeMap<u64, u64>,
-    /// Inputs that it may not write to, and those that it may.
+    /// Inputs that it may not write to, in the order of where they start, and those that it may.
     guarded: Vec<Guarded>,
     open: Vec<(u64, u64)>,
     has_written: bool,
@@ -24,6 +24,10 @@ pub(crate) struct Effects {
 struct Guarded {
     start: u64,
     end: u64,
+    /// How far it and all before it reach, so that what lies behind them need not be compared with each.
+    reach: u64,
+    /// When it was noted: of several that an address lies in, the first is named.
+    number: usize,
     input: InputOf,
 }
 
@@ -39,7 +43,15 @@ impl Effects {
     pub(crate) fn note_own(&mut self, at: DevicePtr, bytes: u64) {
         let (start, end) = (at.get(), at.get().saturating_add(bytes));
         self.own.insert(start, end);
-        self.guarded.retain(|guarded| guarded.end <= start || end <= guarded.start);
+        if self.guarded_up_to(end).last().is_some_and(|last| last.reach > start) {
+            self.guarded.retain(|guarded| guarded.end <= start || end <= guarded.start);
+        }
+    }
+
+    /// The inputs that it may not write to and that start before an address.
+    fn guarded_up_to(&self, end: u64) -> &[Guarded] {
+        let count = self.guarded.partition_point(|guarded| guarded.start < end);
+        self.guarded.get(..count).unwrap_or_default()
     }
 
     /// The call has an input here, and may write to it or not. A replay would lose, or do to a copy, what it writes there undeclared.
@@ -47,7 +59,20 @@ impl Effects {
         let (start, end) = (at.get(), at.get().saturating_add(bytes));
         match is_open {
             true => self.open.push((start, end)),
-            false => self.guarded.push(Guarded { start, end, input }),
+            false => {
+                let number = self.guarded.len();
+                self.guarded.push(Guarded { start, end, reach: end, number, input });
+            }
+        }
+    }
+
+    /// The call has no other inputs than those that were noted.
+    pub(crate) fn has_all_inputs(&mut self) {
+        self.guarded.sort_by_key(|guarded| guarded.start);
+        let mut reach = 0;
+        for guarded in &mut self.guarded {
+            reach = reach.max(guarded.end);
+            guarded.reach = reach;
         }
     }
 
@@ -57,8 +82,9 @@ impl Effects {
     /// The input there, if the call may not write to it.
     pub(crate) fn note_write(&mut self, at: DevicePtr) -> Result<(), InputOf> {
         let at = at.get();
-        let guarded = self.guarded.iter().find(|guarded| (guarded.start..guarded.end).contains(&at));
-        if let Some(guarded) = guarded
+        let near =
+            self.guarded_up_to(at.saturating_add(1)).iter().rev().take_while(|guarded| guarded.reach > at);
+        if let Some(guarded) = near.filter(|guarded| at < guarded.end).min_by_key(|guarded| guarded.number)
             && !self.open.iter().any(|(start, end)| (*start..*end).contains(&at))
         {
             return Err(guarded.input);
@@ -141,9 +167,13 @@ mod tests {
         let mut effects = own();
         effects.note_input(DevicePtr::new(0x2000), 0x100, input(0), false);
         effects.note_input(DevicePtr::new(0x2080), 0x100, input(1), true);
+        effects.note_input(DevicePtr::new(0x1800), 0x100, input(2), false);
+        effects.note_input(DevicePtr::new(0x1880), 0x80, input(3), false);
+        effects.has_all_inputs();
         let mut write = |at: u64| effects.note_write(DevicePtr::new(at));
         assert_eq!([write(0x1fff), write(0x2000), write(0x207f)], [Ok(()), Err(input(0)), Err(input(0))]);
         assert_eq!([write(0x2080), write(0x20ff), write(0x2100)], [Ok(()); 3]);
+        assert_eq!([write(0x17ff), write(0x18ff), write(0x1900)], [Ok(()), Err(input(2)), Ok(())]);
         let args = Args::new().read(DevicePtr::new(0x2000)).read_write(DevicePtr::new(0x2010));
         assert_eq!(effects.note_kernel(&args), Err(input(0)));
         effects.note_own(DevicePtr::new(0x2000), 0x10);
