@@ -30,16 +30,18 @@ unsafe fn forget_ref(sheet: NonNull<Sheet>) {
     }
 }
 
-/// Frees a sheet to which no reference is left, or has the list of orphans look whether only its own is. It is a function of
-/// its own so that letting go of a handle need not save registers for it.
+/// Frees a sheet to which no reference is left, or only that of the list of orphans; or has the list look at it. It is a
+/// function of its own so that letting go of a handle need not save registers for it.
 ///
 /// # Safety
 /// `sheet` came from [`SheetRef::new`], and `left` references are left to it. It is not used afterwards.
 #[cold]
 #[inline(never)]
 unsafe fn free_or_sweep(sheet: NonNull<Sheet>, left: usize) {
-    if left & !ORPHAN != 0 {
-        return orphans::sweep_at(sheet.addr().get());
+    match left & !ORPHAN {
+        0 => {}
+        1 => return orphans::free(sheet.addr().get()),
+        _ => return orphans::look_at(sheet.addr().get()),
     }
     // Acquire, paired with the release of every other reference that went: their uses come before the free.
     fence(Ordering::Acquire);
@@ -60,7 +62,7 @@ unsafe fn forget_word(sheet: NonNull<Sheet>) {
 }
 
 /// Set in the references of a sheet on the list of [`orphans`].
-const ORPHAN: usize = 1 << (usize::BITS - 1);
+pub(crate) const ORPHAN: usize = 1 << (usize::BITS - 1);
 
 /// A counted reference to a sheet, which says nothing about its slots.
 pub(crate) struct SheetRef(NonNull<Sheet>);
@@ -91,7 +93,8 @@ impl SheetRef {
         self.refs.load(Ordering::Acquire) & !ORPHAN == 1
     }
 
-    /// As [`is_sole`](Self::is_sole), after a look at each word for what its last holders have left undone.
+    /// As [`is_sole`](Self::is_sole), after a look at each word for what its last holders have left undone. It is not for
+    /// orphans, which another thread may be about to let go of.
     #[cold]
     pub(crate) fn is_over(&self) -> bool {
         self.tidy();

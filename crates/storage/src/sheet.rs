@@ -34,6 +34,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::block::Block;
+use crate::hold::ORPHAN;
 use crate::home::ThreadNumber;
 use crate::release::Release;
 use crate::stale::{Cause, Stale};
@@ -248,12 +249,15 @@ impl Sheet {
         is_free
     }
 
-    /// Takes out of the references what the last holders of a word have left there. The caller has a reference itself.
-    pub(crate) fn tidy(&self) {
+    /// Takes out of the references what the last holders of a word have left there. The caller has a reference itself. Returns
+    /// whether this has taken out the last one but that.
+    pub(crate) fn tidy(&self) -> bool {
+        let mut is_last = false;
         for _ in self.words.iter().filter(|word| word.tidy()) {
             self.ledger.remove_words(1);
-            self.refs.fetch_sub(1, Ordering::Release);
+            is_last |= self.refs.fetch_sub(1, Ordering::Release) & !ORPHAN == 2;
         }
+        is_last
     }
 
     /// Says that from here on all threads let go of handles alike. Returns whether another thread was the home until now: it

@@ -183,34 +183,6 @@ fn handles_of_one_word_that_go_on_several_threads_at_once_all_count() {
 }
 
 #[test]
-fn handles_that_go_at_home_and_elsewhere_while_the_slab_goes_free_its_memory_once() {
-    let rounds = if cfg!(miri) { 1 } else { 300 };
-    for _ in 0..rounds {
-        let census = Census::default();
-        let mut slab = slab(&Ledger::keeping(census.owner()), vec![fresh(0), fresh(1)]);
-        let mut tensors = take(&mut slab, 1);
-        let (elsewhere, at_home) = (tensors.pop(), tensors.pop());
-        let at_once = Barrier::new(3);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                at_once.wait();
-                drop(elsewhere);
-            });
-            scope.spawn(|| {
-                at_once.wait();
-                drop(slab);
-            });
-            at_once.wait();
-            drop(at_home);
-        });
-        // Had the last two not seen each other go, this would find what they have left behind.
-        let another = slab_of(1);
-        assert_eq!(census.alive(), 0);
-        drop(another);
-    }
-}
-
-#[test]
 fn handles_of_a_slab_that_has_gone_on_another_thread_free_its_memory_with_the_last_of_each_run() {
     let census = Census::default();
     let ledger = Ledger::keeping(census.owner());
