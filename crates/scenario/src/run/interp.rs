@@ -382,7 +382,7 @@ impl<'w, 's, D: Ground> Interp<'w, 's, D> {
 
     fn move_param(&mut self, name: &Name, to: &MoveTo, tries: bool) -> Done {
         let old = self.handle(name)?.clone();
-        let new = match to {
+        let mut new = match to {
             MoveTo::Same => {
                 let values = self.model.values(&old.model);
                 let fill = Fill::Values(values.clone());
@@ -398,7 +398,9 @@ impl<'w, 's, D: Ground> Interp<'w, 's, D> {
         };
         match ParamSet::new(vec![new.tensor.clone()]) {
             Err(_) if tries => return Ok(()),
-            refused => drop(refused.map_err(|error| self.wrong(error))?),
+            Err(error) => return Err(self.wrong(error)),
+            // A set holds nothing in place of a view of nothing, which would be stale with what it is a view of.
+            Ok(set) => new.tensor = set.tensors().first().cloned().unwrap_or(new.tensor),
         }
         let mut sets = self.world.sets.write();
         for (names, set) in sets.iter_mut() {
