@@ -56,18 +56,31 @@ impl Clock {
 #[derive(Debug)]
 pub(crate) struct Lanes {
     counts: Vec<u32>,
+    /// The counts of the lanes when the past was last forgotten: all of that is over, although no clock says so any more.
+    forgotten: Vec<u32>,
     given_back: Vec<Lane>,
+    /// Lanes that were given back and of which all is forgotten.
+    free: Vec<Lane>,
     /// Where new lanes begin to count.
     first_count: u32,
 }
 
 impl Lanes {
     pub(crate) fn new() -> Self {
-        Self { counts: vec![0], given_back: Vec::new(), first_count: 0 }
+        Self {
+            counts: vec![0],
+            forgotten: Vec::new(),
+            given_back: Vec::new(),
+            free: Vec::new(),
+            first_count: 0,
+        }
     }
 
     /// A lane for a new owner. `host` is what the host knows to be over.
     pub(crate) fn take(&mut self, host: &Clock) -> Lane {
+        if let Some(lane) = self.free.pop() {
+            return lane;
+        }
         let over = self.given_back.iter().position(|lane| host.get(*lane) >= self.counts[lane.index()]);
         match over {
             Some(place) => self.given_back.swap_remove(place),
@@ -83,21 +96,28 @@ impl Lanes {
         self.counts.len()
     }
 
-    /// Strikes off the last lanes that have no owner, as far as `host` knows them to be over.
-    pub(crate) fn trim(&mut self, host: &Clock) {
-        while let Some(last) = self.counts.len().checked_sub(1).map(|last| Lane(last as u32)) {
-            let free = self.given_back.iter().position(|&lane| lane == last);
-            let Some(place) = free.filter(|_| host.get(last) >= self.counts[last.index()]) else { return };
-            self.given_back.swap_remove(place);
+    /// Forgets the past, as all clocks do at the same time: everything that has run on any lane is over. The last lanes are struck
+    /// off if they have no owner.
+    pub(crate) fn forget(&mut self) {
+        self.free.append(&mut self.given_back);
+        self.free.sort_unstable_by(|one, other| other.cmp(one));
+        let mut struck_off = 0;
+        while let Some(last) = self.free.get(struck_off).filter(|last| last.index() + 1 == self.counts.len())
+        {
             // A lane of the same number may be made again while a clock still remembers this one.
             self.first_count = self.first_count.max(self.counts[last.index()]);
             self.counts.pop();
+            struck_off += 1;
         }
+        self.free.drain(..struck_off);
+        self.forgotten.clone_from(&self.counts);
     }
 
     /// Gives a lane back on which nothing is going to run any more.
     pub(crate) fn give_back(&mut self, lane: Lane) {
-        self.given_back.push(lane);
+        let is_forgotten = self.forgotten.get(lane.index()) == self.counts.get(lane.index());
+        let list = if is_forgotten { &mut self.free } else { &mut self.given_back };
+        list.push(lane);
     }
 
     /// Counts a lane up and returns the new count.
@@ -143,16 +163,32 @@ mod tests {
     #[test]
     fn lanes_without_an_owner_are_struck_off_and_never_count_from_zero_again() {
         let mut lanes = Lanes::new();
-        let mut host = Clock::default();
+        let host = Clock::default();
         let (kept, gone) = (lanes.take(&host), lanes.take(&host));
-        host.set(gone, lanes.tick(gone));
-        lanes.trim(&host);
+        lanes.tick(gone);
+        lanes.forget();
         assert_eq!(lanes.len(), 3);
         lanes.give_back(gone);
-        lanes.trim(&host);
+        lanes.forget();
         assert_eq!(lanes.len(), 2);
         let again = lanes.take(&Clock::default());
         assert_eq!((again, lanes.tick(again)), (gone, 2));
         assert_ne!(again, kept);
+    }
+
+    #[test]
+    fn a_lane_of_which_all_is_forgotten_is_used_again_whenever_it_is_given_back() {
+        let mut lanes = Lanes::new();
+        let host = Clock::default();
+        let [early, late, running, _kept] = [(); 4].map(|()| lanes.take(&host));
+        [early, late, running].into_iter().for_each(|lane| _ = lanes.tick(lane));
+        lanes.give_back(early);
+        lanes.forget();
+        lanes.tick(running);
+        lanes.give_back(late);
+        lanes.give_back(running);
+        assert_eq!([(); 2].map(|()| lanes.take(&host)), [late, early]);
+        assert_eq!((lanes.tick(late), lanes.len()), (2, 5));
+        assert_ne!(lanes.take(&host), running, "what has run since is not over");
     }
 }

@@ -238,7 +238,7 @@ impl State {
         for stream in self.streams.values_mut() {
             stream.clock = Clock::default();
         }
-        self.lanes.trim(&self.host_clock);
+        self.lanes.forget();
         self.host_clock = Clock::default();
     }
 
