@@ -66,6 +66,8 @@ words! {
         Recordings => "recordings",
         /// Re-recordings of a function in one place.
         Rerecordings => "rerecordings",
+        /// Recordings of a function that were not replayed.
+        Unreplayed => "unreplayed",
         /// Changes of an input until it is staged.
         Changes => "changes",
         /// Recordings of a function that may fail.

@@ -58,6 +58,12 @@ impl Tree {
             let calls = failing.ticks_until_below(limits.failures, function.calls, limits.failures_decay);
             return Decision::Eager(EagerReason::RecordingsFail { calls });
         }
+        let unreplayed = function.unreplayed;
+        if unreplayed.at(function.calls, limits.unreplayed_decay) >= limits.unreplayed {
+            let calls =
+                unreplayed.ticks_until_below(limits.unreplayed, function.calls, limits.unreplayed_decay);
+            return Decision::Eager(EagerReason::Unreplayed { calls });
+        }
         let reason = self.record_reason(call, function, live, parent);
         let changed = self.demotable_changes(call, function, &reason);
         if let RecordReason::NoneFits { mismatch, .. } = &reason

@@ -27,6 +27,13 @@ impl DecayingCount {
         self.count = count.saturating_add(1);
     }
 
+    /// Takes one off at tick `now`, if there is one.
+    pub(crate) fn remove(&mut self, now: u64, period: u32) {
+        let count = self.at(now, period);
+        self.since += u64::from(self.count - count) * u64::from(period);
+        self.count = count.saturating_sub(1);
+    }
+
     /// How many ticks from `now` on the count takes to fall below `limit`; a period of zero never gets there.
     pub(crate) fn ticks_until_below(self, limit: u32, now: u64, period: u32) -> u64 {
         if self.at(now, period) < limit {
@@ -59,6 +66,18 @@ mod tests {
         count.add(0, 10);
         count.add(15, 10);
         assert_eq!((count.at(15, 10), count.at(19, 10), count.at(20, 10)), (2, 2, 1));
+    }
+
+    #[test]
+    fn taking_off_does_not_restart_the_period_and_ends_at_zero() {
+        let mut count = DecayingCount::default();
+        (0..4).for_each(|_| count.add(0, 10));
+        count.remove(15, 10);
+        assert_eq!([15, 19, 20, 30].map(|now| count.at(now, 10)), [2, 2, 1, 0]);
+        count.remove(99, 10);
+        assert_eq!(count.at(99, 10), 0);
+        count.add(105, 10);
+        assert_eq!([114, 115].map(|now| count.at(now, 10)), [1, 0]);
     }
 
     #[test]

@@ -145,6 +145,8 @@ pub(crate) struct Function {
     /// How often each input was another one, lately.
     pub(crate) changes: HashMap<Demotion, DecayingCount>,
     pub(crate) failures: DecayingCount,
+    /// How many recordings were made and not replayed, lately.
+    pub(crate) unreplayed: DecayingCount,
     /// Its recordings, in the whole tree.
     pub(crate) nodes: Vec<NodeId>,
 }

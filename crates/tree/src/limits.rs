@@ -30,6 +30,12 @@ pub struct Limits {
     pub rerecordings: u32,
     /// The count of re-recordings falls by one in this many calls of the function.
     pub rerecordings_decay: u32,
+    /// How many recordings of a function, in all places together, may not have been replayed yet before it runs eagerly. A
+    /// first replay takes its recording off the count, which also decays: what does not repeat is soon not recorded any
+    /// more, and what repeats is recorded in the end, however much it is.
+    pub unreplayed: u32,
+    /// The count of recordings that were not replayed falls by one in this many calls of the function.
+    pub unreplayed_decay: u32,
     /// How often a parameter or a managed input may change before it is staged instead.
     pub changes_before_staged: u32,
     /// The count of changes falls by one in this many calls of the function.
@@ -47,8 +53,9 @@ pub struct Limits {
 
 impl Default for Limits {
     /// Bounds for programs whose calls repeat: no training or inference loop with a fixed set of shapes meets
-    /// them, and a stream of ever new shapes costs at most about a hundred recordings at first and one in 32
-    /// calls later.
+    /// them; a stream of ever new shapes costs at most about a hundred recordings at first and one in 32
+    /// calls later, and calls that come in ever new places, as where outputs are kept at random, about 250 of each function
+    /// at first and one in 32 calls later.
     fn default() -> Self {
         Self {
             path_length: 4096,
@@ -58,6 +65,8 @@ impl Default for Limits {
             recordings_per_function: 1024,
             rerecordings: 128,
             rerecordings_decay: 32,
+            unreplayed: 256,
+            unreplayed_decay: 32,
             changes_before_staged: 4,
             changes_decay: 256,
             failures: 3,

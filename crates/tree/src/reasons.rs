@@ -205,6 +205,13 @@ pub enum EagerReason {
         /// What kept the closest recording from fitting.
         mismatch: Mismatch,
     },
+    /// Too many recordings of the function have not been replayed, lately.
+    #[error("too many of its recordings were never replayed; {}", next_try(*.calls))]
+    Unreplayed {
+        /// How many more calls of the function it takes until one may be recorded, if no recording is replayed for the first time
+        /// before; `u64::MAX` if none ever may, because the limit is zero or the count does not decay.
+        calls: u64,
+    },
     /// Recordings of the function failed too often, lately.
     #[error("its recordings failed too often; {}", next_try(*.calls))]
     RecordingsFail {

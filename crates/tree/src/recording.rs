@@ -124,6 +124,7 @@ impl Tree {
         let Some(function) = self.functions.get_mut(ground.function) else {
             return;
         };
+        function.unreplayed.add(function.calls, limits.unreplayed_decay);
         if matches!(reason, RecordReason::NoneFits { .. }) && changed.is_empty() {
             let branch = self.index.branch_mut(ground.parent, ground.function);
             branch.rerecordings.add(function.calls, limits.rerecordings_decay);

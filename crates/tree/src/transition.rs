@@ -152,6 +152,12 @@ impl Tree {
     fn commit_replay(&mut self, id: NodeId, call: &Call<'_>, moment: Moment) -> Ran {
         if let Some(node) = self.nodes.get_mut(id) {
             node.replays += 1;
+            if node.replays == 1 {
+                let (function, decay) = (node.function, self.options.limits.unreplayed_decay);
+                if let Some(function) = self.functions.get_mut(function) {
+                    function.unreplayed.remove(function.calls, decay);
+                }
+            }
             if let (Some(expected), Some(given)) = (&mut node.params, &call.params)
                 && (expected.set, expected.version) != (given.set, given.version)
             {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use graphgrove::{Engine, FunctionOptions, args};
+use graphgrove::{Engine, FunctionOptions, OldOutput, args};
 use graphgrove_device::{Streams, Work};
 use graphgrove_sim::SimDevice;
 
@@ -171,6 +171,33 @@ fn a_function_that_is_recorded_again_too_often_runs_plainly_and_another_does_not
     let plain: Vec<_> = reasons.iter().filter(|reason| reason.why.contains("recorded again")).collect();
     assert!(plain.iter().all(|reason| reason.function == "f"));
     assert_eq!(plain.iter().map(|reason| reason.calls).sum::<u64>(), calls.eager);
+}
+
+#[test]
+fn outputs_that_are_kept_and_let_go_of_at_random_do_not_let_functions_record_for_ever() {
+    let garden = Garden::new(Engine::<SimDevice>::builder().old_outputs(OldOutput::Keep));
+    let functions = [garden.copy("f"), garden.copy("g")];
+    let (input, mut random, mut held) = (garden.fresh(3.0), 7_u32, Vec::new());
+    let mut recordings = Vec::new();
+    for call in 1..=4000_usize {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let number = random as usize >> 16;
+        held.extend(functions[number % 2].call(args![&input]).unwrap().into_array::<1>().unwrap());
+        if held.len() > 12 {
+            held.swap_remove(number / 2 % 12);
+        }
+        if number.is_multiple_of(6) {
+            garden.engine.begin_step().unwrap();
+        }
+        if call.is_multiple_of(1000) {
+            recordings.push(garden.engine.stats().unwrap().calls.recordings);
+        }
+    }
+    // Each function has its first 256, one more for each 32 calls, and one for each that is replayed after all.
+    assert!(garden.has_reason("never replayed"), "{:?}", garden.engine.reasons());
+    assert!(recordings[0] <= 2 * 256 + 1000 / 5, "{recordings:?}");
+    assert!(recordings.windows(2).all(|pair| pair[1] - pair[0] < 1000 / 5), "{recordings:?}");
+    assert!(held.iter().all(|output| garden.value(output) == 3.0));
 }
 
 #[test]

@@ -171,6 +171,7 @@ fn set_limit(limits: &mut Limits, limit: Limit, bound: u32) {
         Limit::LivenessVariants => &mut limits.liveness_variants,
         Limit::Recordings => &mut limits.recordings_per_function,
         Limit::Rerecordings => &mut limits.rerecordings,
+        Limit::Unreplayed => &mut limits.unreplayed,
         Limit::Changes => &mut limits.changes_before_staged,
         Limit::Failures => &mut limits.failures,
         Limit::Signatures => &mut limits.warm_signatures,

@@ -17,8 +17,13 @@ pub(crate) struct Case {
 
 impl Case {
     fn new() -> Self {
-        let limits =
-            Limits { siblings: 2000, recordings_per_function: 4000, rerecordings: 2000, ..Limits::default() };
+        let limits = Limits {
+            siblings: 2000,
+            recordings_per_function: 4000,
+            rerecordings: 2000,
+            unreplayed: 4000,
+            ..Limits::default()
+        };
         let mut tree = Tree::new(Options { limits, ..Options::default() });
         let function = tree.add_function(FunctionSpec::new("measured"));
         Self { tree, live: LiveTable::new(), function, addresses: Vec::new(), inputs: Vec::new() }

@@ -69,6 +69,71 @@ fn the_wait_that_is_announced_is_the_wait_that_it_takes() {
     assert!(run(&mut e, f, &[x(2)]).is_record());
 }
 
+/// Warms a function up with so many shapes.
+fn warmed(e: &mut Driver, shapes: u64) -> FunctionId {
+    let f = e.function("f", 1);
+    for shape in 0..shapes {
+        assert!(run(e, f, &[x(shape)]).is_warm_up());
+    }
+    f
+}
+
+#[test]
+fn what_is_recorded_and_not_replayed_is_soon_not_recorded_any_more() {
+    let mut e = limited(Limits { unreplayed: 3, unreplayed_decay: 5, ..Limits::default() });
+    let f = warmed(&mut e, 100);
+    let dids: Vec<_> = (0..100).map(|shape| run(&mut e, f, &[x(shape)])).collect();
+    // Three at first, and one for each five calls since the first.
+    assert_eq!(dids.iter().filter(|outcome| outcome.is_record()).count(), 3 + 99 / 5);
+    let refused: Vec<_> = dids.iter().filter_map(Outcome::eager).collect();
+    assert_eq!(*refused[0], EagerReason::Unreplayed { calls: 2 });
+    assert_eq!(e.tree.take_notices().len(), 1 + 1, "said once, beside that there are many shapes");
+}
+
+#[test]
+fn a_first_replay_leaves_room_for_another_recording_and_a_second_one_does_not() {
+    let mut e = limited(Limits { unreplayed: 2, unreplayed_decay: 0, ..Limits::default() });
+    let f = warmed(&mut e, 4);
+    assert!(run(&mut e, f, &[x(0)]).is_record() && run(&mut e, f, &[x(1)]).is_record());
+    assert_eq!(run(&mut e, f, &[x(2)]).eager(), Some(&EagerReason::Unreplayed { calls: u64::MAX }));
+    assert!(run(&mut e, f, &[x(1)]).is_replay() && run(&mut e, f, &[x(1)]).is_replay());
+    assert!(run(&mut e, f, &[x(2)]).is_record());
+    assert!(run(&mut e, f, &[x(3)]).eager().is_some());
+}
+
+#[test]
+fn what_repeats_is_recorded_in_the_end_however_much_it_is() {
+    let mut e = limited(Limits { unreplayed: 3, unreplayed_decay: 0, ..Limits::default() });
+    let f = warmed(&mut e, 20);
+    let mut replays = Vec::new();
+    for _ in 0..9 {
+        replays.push((0..20).filter(|shape| run(&mut e, f, &[x(*shape)]).is_replay()).count());
+    }
+    assert_eq!(replays, [0, 3, 6, 9, 12, 15, 18, 20, 20]);
+}
+
+#[test]
+fn calls_below_ever_other_outputs_count_as_not_replayed_too() {
+    let mut e = limited(Limits { unreplayed: 4, unreplayed_decay: 0, ..Limits::default() });
+    let f = warmed(&mut e, 1);
+    let held: Vec<_> = (0..10).map(|_| e.infer(f, &[x(0)])).collect();
+    assert_eq!(held.iter().filter(|outcome| outcome.is_record()).count(), 4);
+    assert_eq!(held[4].eager(), Some(&EagerReason::Unreplayed { calls: u64::MAX }));
+}
+
+#[test]
+fn the_wait_for_what_was_not_replayed_is_the_wait_that_it_takes() {
+    let mut e = limited(Limits { unreplayed: 1, unreplayed_decay: 7, ..Limits::default() });
+    let f = warmed(&mut e, 2);
+    assert!(run(&mut e, f, &[x(0)]).is_record());
+    let refused = run(&mut e, f, &[x(1)]);
+    let Some(EagerReason::Unreplayed { calls }) = refused.eager() else { panic!("{refused:?}") };
+    for _ in 1..*calls {
+        assert!(run(&mut e, f, &[x(1)]).eager().is_some());
+    }
+    assert!(run(&mut e, f, &[x(1)]).is_record());
+}
+
 /// pytorch: `test_not_fallback_to_eager_if_have_not_recompiling_too_many_times`.
 #[test]
 fn a_limit_that_is_not_reached_holds_nothing_back() {

@@ -251,6 +251,8 @@ impl ReferenceStateMachine for Machine {
             changes_decay: 6,
             failures: 1,
             failures_decay: 4,
+            unreplayed: 4,
+            unreplayed_decay: 7,
             ..Limits::default()
         };
         let limits = prop_oneof![Just(Limits::default()), Just(tight), Just(Limits { siblings: 1, ..tight })];

@@ -86,6 +86,7 @@ pub(super) struct RNode {
     pub(super) dead_before: BTreeSet<RSlot>,
     pub(super) dead_after: BTreeSet<RSlot>,
     pub(super) is_warm_up: bool,
+    pub(super) was_replayed: bool,
     pub(super) last_used: u64,
     pub(super) successor: Place,
 }
@@ -112,6 +113,10 @@ impl Leak {
         self.count += 1;
     }
 
+    pub(super) fn remove(&mut self) {
+        self.count = self.count.saturating_sub(1);
+    }
+
     pub(super) fn tick(&mut self, period: u32) {
         if self.count > 0 && period > 0 {
             self.age += 1;
@@ -130,6 +135,7 @@ pub(super) struct RFunction {
     pub(super) demoted: BTreeSet<RDemotion>,
     pub(super) changes: BTreeMap<RDemotion, Leak>,
     pub(super) failures: Leak,
+    pub(super) unreplayed: Leak,
 }
 
 /// What a call is expected to do.
@@ -143,6 +149,7 @@ pub(super) enum Expected {
     FunctionRecordings,
     Rerecorded,
     RecordingsFail,
+    Unreplayed,
     KeyNotListed,
     MutatesForeignInput,
 }
@@ -530,6 +537,9 @@ impl Reference {
         }
         if function.failures.count >= self.limits.failures {
             return Expected::RecordingsFail;
+        }
+        if function.unreplayed.count >= self.limits.unreplayed {
+            return Expected::Unreplayed;
         }
         let siblings = self.children(place, call.function);
         let closest = siblings

@@ -22,6 +22,7 @@ impl Reference {
         let function = &mut self.functions[function];
         function.changes.values_mut().for_each(|count| count.tick(limits.changes_decay));
         function.failures.tick(limits.failures_decay);
+        function.unreplayed.tick(limits.unreplayed_decay);
     }
 
     pub(super) fn fail(&mut self, function: usize) {
@@ -84,6 +85,9 @@ impl Reference {
         self.runs += 1;
         let runs = self.runs;
         let data = self.nodes[node].as_mut().unwrap();
+        if matches!(expected, Expected::Replay { .. }) && !std::mem::replace(&mut data.was_replayed, true) {
+            self.functions[call.function].unreplayed.remove();
+        }
         data.epoch += 1;
         data.last_used = runs;
         if let (Some(params), Some(given)) = (&mut data.params, &call.params) {
@@ -140,6 +144,7 @@ impl Reference {
                 self.rerecordings.entry((place, call.function)).or_default().add();
             }
             let function = &mut self.functions[call.function];
+            function.unreplayed.add();
             for change in changed {
                 function.changes.entry(change).or_default().add();
             }
@@ -173,6 +178,7 @@ impl Reference {
             dead_after,
             is_warm_up,
             last_used: 0,
+            was_replayed: false,
             successor: None,
         };
         self.nodes.push(Some(node));

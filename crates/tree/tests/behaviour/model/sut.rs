@@ -90,6 +90,7 @@ impl Sut {
                 EagerReason::FunctionRecordings { .. } => Expected::FunctionRecordings,
                 EagerReason::Rerecorded { .. } => Expected::Rerecorded,
                 EagerReason::RecordingsFail { .. } => Expected::RecordingsFail,
+                EagerReason::Unreplayed { .. } => Expected::Unreplayed,
                 EagerReason::KeyNotListed => Expected::KeyNotListed,
                 EagerReason::MutatesForeignInput { .. } => Expected::MutatesForeignInput,
                 other => panic!("{other:?}"),
