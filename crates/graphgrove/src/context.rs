@@ -11,7 +11,7 @@ use crate::kit::Kit;
 use crate::memory::Memory;
 use crate::notes::NOTE_BYTES;
 use crate::side_stream::Forks;
-use crate::{Error, Generator, Random, Result};
+use crate::{Error, Generator, Missing, Random, Result};
 
 /// What a function sees while it runs: its inputs, a stream to enqueue work on, and memory for what it makes.
 ///
@@ -56,7 +56,9 @@ impl<D: Device> Context<'_, D> {
     /// # Errors
     /// [`Error::NoInput`] if there is no tensor at that place, or it was taken.
     pub fn input(&self, index: usize) -> Result<&Tensor> {
-        self.at("input", self.saved + index, index, self.params)
+        let at = self.saved + index;
+        let found = if at < self.params { self.inputs.get(at).and_then(Option::as_ref) } else { None };
+        found.ok_or_else(|| self.missing_input("input", index))
     }
 
     /// Takes an input: dropping it gives its memory back, if nobody else holds it.
@@ -66,7 +68,7 @@ impl<D: Device> Context<'_, D> {
     pub fn take(&mut self, index: usize) -> Result<Tensor> {
         let at = self.saved + index;
         let taken = if at < self.params { self.inputs.get_mut(at).and_then(Option::take) } else { None };
-        taken.ok_or_else(|| self.missing("input", index))
+        taken.ok_or_else(|| self.missing_input("input", index))
     }
 
     /// A parameter.
@@ -91,7 +93,7 @@ impl<D: Device> Context<'_, D> {
     /// As [`saved`](Self::saved).
     pub fn take_saved(&mut self, index: usize) -> Result<Tensor> {
         let taken = if index < self.saved { self.inputs.get_mut(index).and_then(Option::take) } else { None };
-        taken.ok_or_else(|| self.missing("saved tensor", index))
+        taken.ok_or_else(|| self.missing("saved tensor", index, self.saved))
     }
 
     /// The value of an input that is no tensor.
@@ -100,7 +102,7 @@ impl<D: Device> Context<'_, D> {
     /// [`Error::NoInput`]
     pub fn value(&self, index: usize) -> Result<u64> {
         let value = self.values.get(self.saved + index).copied().flatten();
-        value.ok_or_else(|| self.missing("value", index))
+        value.ok_or_else(|| self.missing_input("value", index))
     }
 
     /// A tensor of undefined contents, without gaps.
@@ -192,6 +194,12 @@ impl<D: Device> Context<'_, D> {
         self.saves.push(tensor.clone());
     }
 
+    /// The error of a function that cannot go on: `return Err(cx.fail("no such mode"))`. The call fails with it, however it runs.
+    #[must_use]
+    pub fn fail(&self, why: impl Into<String>) -> Error {
+        Error::Failed { function: self.function.to_owned(), why: why.into() }
+    }
+
     pub(crate) fn launch_on(
         &mut self,
         stream: &D::Stream,
@@ -232,7 +240,7 @@ impl<D: Device> Context<'_, D> {
 
     pub(crate) fn upload_on(&mut self, stream: &D::Stream, to: &Tensor, index: usize) -> Result<()> {
         let host = self.hosts.get(self.saved + index).copied().flatten();
-        let host = host.ok_or_else(|| self.missing("host input", index))?;
+        let host = host.ok_or_else(|| self.missing_input("host input", index))?;
         let bytes = to.layout().span_bytes() as usize;
         let to = to.address()?;
         self.effects.note_write(to).map_err(|input| self.undeclared(input))?;
@@ -270,14 +278,28 @@ impl<D: Device> Context<'_, D> {
 
     fn at(&self, what: &'static str, at: usize, index: usize, end: usize) -> Result<&Tensor> {
         let found = if at < end { self.inputs.get(at).and_then(Option::as_ref) } else { None };
-        found.ok_or_else(|| self.missing(what, index))
+        found.ok_or_else(|| self.missing(what, index, end - (at - index)))
     }
 
     fn undeclared(&self, InputOf { what, index }: InputOf) -> Error {
         Error::UndeclaredWrite { function: self.function.to_owned(), what, index }
     }
 
-    fn missing(&self, what: &'static str, index: usize) -> Error {
-        Error::NoInput { function: self.function.to_owned(), what, index }
+    fn missing(&self, what: &'static str, index: usize, count: usize) -> Error {
+        let why = if index < count { Missing::Taken } else { Missing::Past { count } };
+        Error::NoInput { function: self.function.to_owned(), what, index, why }
+    }
+
+    /// Why there is no input of some kind at a place.
+    fn missing_input(&self, what: &'static str, index: usize) -> Error {
+        let (at, count) = (self.saved + index, self.params - self.saved);
+        let is_any = |of: bool, kind| of.then_some(Missing::Kind { kind });
+        let of_another_kind = is_any(self.values.get(at).is_some_and(Option::is_some), "a value")
+            .or_else(|| is_any(self.hosts.get(at).is_some_and(Option::is_some), "host memory"))
+            .or_else(|| is_any(self.inputs.get(at).is_some_and(Option::is_some), "a tensor"));
+        match of_another_kind.filter(|_| index < count) {
+            Some(why) => Error::NoInput { function: self.function.to_owned(), what, index, why },
+            None => self.missing(what, index, count),
+        }
     }
 }

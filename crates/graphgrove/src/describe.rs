@@ -74,6 +74,24 @@ impl<D: Device> Grove<D> {
         Ok(Described { inputs, addresses: addresses.unwrap_or_default(), conflict, key: hasher.finish() })
     }
 
+    /// Tells the tree what the signatures of a call's inputs stand for, for its reports.
+    pub(crate) fn name_signatures(&mut self, args: &[Arg<'_, D>], described: &Described) {
+        for (input, arg) in described.inputs.iter().zip(args) {
+            match arg {
+                Arg::Value(_) => {} // It is a signature by itself.
+                Arg::Host(buffer) => self
+                    .tree
+                    .name_signature(input.signature, || format!("host memory of {} bytes", buffer.bytes())),
+                Arg::Kept(tensor) => {
+                    self.tree.name_signature(input.signature, || tensor.layout().to_string());
+                }
+                Arg::Given(tensor) => {
+                    self.tree.name_signature(input.signature, || tensor.layout().to_string());
+                }
+            }
+        }
+    }
+
     /// The inputs and then the parameters, for the input planner.
     pub(crate) fn specs<'a>(&self, request: &Request<'a, D>, args: &'a [Arg<'_, D>]) -> Vec<InputSpec<'a>> {
         let inputs = args.iter().enumerate().map(|(at, arg)| {

@@ -54,7 +54,7 @@ pub enum Error {
         what: &'static str,
     },
     /// A function asked for an input that its call does not have, or has given away.
-    #[error("{function} has no {what} {index}")]
+    #[error("{function} has no {what} {index}: {why}")]
     NoInput {
         /// The function.
         function: String,
@@ -62,6 +62,26 @@ pub enum Error {
         what: &'static str,
         /// Its place.
         index: usize,
+        /// Why it is not there.
+        why: Missing,
+    },
+    /// A call brings more or fewer inputs than the function [says](crate::FunctionOptions::inputs) that it takes.
+    #[error("{function} takes {expected} inputs, and the call brings {given}")]
+    InputCount {
+        /// The function.
+        function: String,
+        /// How many it takes.
+        expected: usize,
+        /// How many the call brings, without parameters and without what a forward has saved.
+        given: usize,
+    },
+    /// A function has failed by itself, by [`Context::fail`](crate::Context::fail).
+    #[error("{function} failed: {why}")]
+    Failed {
+        /// The function.
+        function: String,
+        /// What it says.
+        why: String,
     },
     /// Work of a function writes to an input or a parameter, and the function's options do not say so. A replay would write to a copy of
     /// it, and the caller see nothing of that.
@@ -184,6 +204,27 @@ pub enum Error {
     /// [`Engine::outline`]: crate::Engine::outline
     #[error("the engine was shut down")]
     ShutDown,
+}
+
+/// Why a function has no such input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Missing {
+    /// There are not so many.
+    #[error("the call brings {count}")]
+    Past {
+        /// How many there are; values and host memory count among the inputs.
+        count: usize,
+    },
+    /// It was taken before.
+    #[error("it was taken")]
+    Taken,
+    /// It is of another kind.
+    #[error("it is {kind}")]
+    Kind {
+        /// What it is.
+        kind: &'static str,
+    },
 }
 
 impl From<graphgrove_replay::Error> for Error {

@@ -21,6 +21,7 @@ pub struct FunctionOptions {
     pub(crate) mutates: Vec<usize>,
     pub(crate) mutates_params: bool,
     pub(crate) only_for: Option<Vec<Vec<u64>>>,
+    pub(crate) inputs: Option<usize>,
 }
 
 impl FunctionOptions {
@@ -55,6 +56,13 @@ impl FunctionOptions {
     #[must_use]
     pub fn mutates_params(self) -> Self {
         Self { mutates_params: true, ..self }
+    }
+
+    /// It takes so many inputs, values and host memory among them; parameters and what a forward has saved do not count. A call that
+    /// brings more or fewer is [`Error::InputCount`]. Without this it takes what it is given, and what it does not look at is ignored.
+    #[must_use]
+    pub fn inputs(self, count: usize) -> Self {
+        Self { inputs: Some(count), ..self }
     }
 
     /// It is recorded only for these [values](Arg::Value), each all values of one call in order; with other ones it runs plainly. A

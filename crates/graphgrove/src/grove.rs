@@ -365,6 +365,12 @@ impl<D: Device> Grove<D> {
     /// Asks the tree, and does what it says.
     #[cold]
     pub(crate) fn decide(&mut self, request: &Request<'_, D>, args: &mut [Arg<'_, D>]) -> Result<Done> {
+        let given = args.len() - request.saved;
+        // A recording is for one number of inputs, so whatever is replayed without coming by here was looked at when it was recorded.
+        if let Some(expected) = request.data.options.inputs.filter(|expected| *expected != given) {
+            let function = request.data.name.to_string();
+            return Err(Error::InputCount { function, expected, given });
+        }
         let described = self.describe(request, args)?;
         if request.is_plain {
             return self.run_plainly(request, args, &described, None);
@@ -400,7 +406,7 @@ impl<D: Device> Grove<D> {
             Decision::Record(plan) => self.record(request, args, *plan, &described),
             Decision::WarmUp(plan) => self.warm_up(request, args, *plan, &described),
             Decision::Eager(reason) => {
-                self.skip(request, &reason.to_string())?;
+                self.skip(request, &self.tree.explain(&reason, request.kind.phase()))?;
                 self.run_eagerly(request, args, &described, &reason)
             }
         }

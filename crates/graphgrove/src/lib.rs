@@ -48,7 +48,7 @@ pub use clock::Clock;
 pub use context::Context;
 pub use draws::Random;
 pub use engine::Engine;
-pub use error::{Error, Result};
+pub use error::{Error, Missing, Result};
 pub use event::{Event, FunctionName, How, Phase};
 pub use function::{Calling, Function, FunctionOptions};
 pub use generator::{Generator, GeneratorState};

@@ -63,8 +63,9 @@ impl<D: Device> Grove<D> {
     ) -> Result<Done> {
         let _span = tracing::debug_span!("record", function = %request.data.name).entered();
         let start = self.watch.as_ref().map_or(0, |_| self.clock.now());
-        self.reasons.add(&request.data.name, format!("recorded: {}", plan.reason()));
-        self.because(|| plan.reason().to_string());
+        let why = self.tree.explain(plan.reason(), request.kind.phase());
+        self.reasons.add(&request.data.name, format!("recorded: {why}"));
+        self.because(|| why);
         let end = plan.path_change().path_end().cloned();
         let (parent, roles) = (plan.parent(), Roles::of(&plan));
         let is_watched = roles.inputs.iter().zip(args.iter()).any(|(expected, arg)| {

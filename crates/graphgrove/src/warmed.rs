@@ -28,8 +28,10 @@ impl<D: Device> Grove<D> {
         described: &Described,
     ) -> Result<Done> {
         let _span = tracing::debug_span!("warm up", function = %request.data.name).entered();
-        self.reasons.add(&request.data.name, format!("warmed up: {}", plan.reason()));
-        self.because(|| plan.reason().to_string());
+        self.name_signatures(args, described);
+        let why = self.tree.explain(plan.reason(), request.kind.phase());
+        self.reasons.add(&request.data.name, format!("warmed up: {why}"));
+        self.because(|| why);
         let end = plan.path_change().path_end().cloned();
         let roles = Roles { inputs: plan.inputs().to_vec(), demoted: Vec::new() };
         let parent = plan.parent();

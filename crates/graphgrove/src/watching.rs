@@ -124,7 +124,8 @@ impl<D: Device> Grove<D> {
                 continue;
             }
             let function = self.function_name(notice.function());
-            watch.add(Event::Noticed { pool, function, what: notice.to_string() });
+            let what = self.tree.explain(&notice, kind.phase());
+            watch.add(Event::Noticed { pool, function, what });
         }
     }
 

@@ -1,7 +1,9 @@
 //! What can go wrong, as data.
 
+use std::sync::Arc;
+
 use graphgrove_device::DeviceError;
-use graphgrove_storage::{InputIndex, SlotIndex, StorageId};
+use graphgrove_storage::{InputIndex, SlotIndex};
 
 use crate::{Mismatch, NodeKey};
 
@@ -63,12 +65,14 @@ pub enum Error {
         error: graphgrove_storage::Error,
     },
     /// An output of a recorded function cannot be a parameter, since its memory is written over.
-    #[error("parameter {param} is {storage}, whose memory is written over; pass it as an input")]
+    #[error("parameter {param} is {output} of {producer}, whose memory is written over; pass it as an input")]
     UnstableParameter {
         /// Its place.
         param: usize,
-        /// What it is.
-        storage: StorageId,
+        /// Which output it is.
+        output: SlotIndex,
+        /// The function that has made it.
+        producer: Arc<str>,
     },
     /// The plan was made for another number of inputs than the call has.
     #[error("{given} inputs given for {planned} planned")]

@@ -140,7 +140,10 @@ fn apart(tensor: Tensor) -> Tensor {
 fn place(param: usize, tensor: &Tensor) -> Result<ParamPlace, Error> {
     let passed = tensor.as_input().map_err(|error| Error::StaleParameter { param, error })?;
     match passed.storage {
-        Some(storage @ StorageId::Slot(_)) => Err(Error::UnstableParameter { param, storage }),
+        Some(StorageId::Slot(value)) => {
+            let producer = tensor.storage().producer().cloned().unwrap_or_else(|| "a function".into());
+            Err(Error::UnstableParameter { param, output: value.slot, producer })
+        }
         _ => Ok(ParamPlace {
             address: passed.address,
             signature: passed.signature,

@@ -1,5 +1,7 @@
 //! Where the elements of a tensor lie, counted from its first element.
 
+use std::fmt;
+
 use smallvec::SmallVec;
 
 use crate::signature::{Signature, Signer};
@@ -179,8 +181,24 @@ impl Layout {
     }
 }
 
+/// As `f32[4, 8]`; the strides follow where there are gaps or another order.
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:?}", self.dtype, self.shape)?;
+        if self.is_contiguous() { Ok(()) } else { write!(f, " with strides {:?}", self.strides) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_layout_reads_as_its_type_and_shape_and_what_is_unusual_about_its_strides() {
+        let layout = |shape: &[u64], strides: &[u64]| Layout::strided(DType::F32, shape, strides).unwrap();
+        assert_eq!(layout(&[4, 8], &[8, 1]).to_string(), "f32[4, 8]");
+        assert_eq!(layout(&[4, 8], &[1, 4]).to_string(), "f32[4, 8] with strides [1, 4]");
+        assert_eq!(layout(&[], &[]).to_string(), "f32[]");
+    }
+
     use super::*;
 
     #[test]

@@ -115,6 +115,12 @@ impl Storage {
         })
     }
 
+    /// The function whose output this is, whether or not the value is there; none for memory with an owner of its own.
+    #[must_use]
+    pub fn producer(&self) -> Option<&Arc<str>> {
+        self.hold().map(|hold| &hold.sheet().table.producer)
+    }
+
     /// Whether the two are the same memory. Storages without memory are never the same.
     ///
     /// # Errors

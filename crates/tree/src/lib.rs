@@ -9,6 +9,7 @@ mod decision;
 mod ending;
 mod error;
 mod eviction;
+mod explain;
 mod follow;
 mod function;
 mod held;
@@ -18,6 +19,7 @@ mod index;
 mod limits;
 mod liveness;
 mod matching;
+mod names;
 mod need;
 mod node;
 mod notice;
@@ -36,6 +38,7 @@ mod warming;
 pub use call::{Call, CallKind, Input, Params, Phase, Source};
 pub use decision::{Decision, PathChange, PathEnd, RecordPlan, Replay, WarmUpPlan};
 pub use error::Error;
+pub use explain::Explain;
 pub use function::FunctionSpec;
 pub use ids::{
     Address, Epoch, FunctionId, InputIndex, NodeId, ParamIndex, ParamSetId, ParamVersion, Signature, Slot,

@@ -121,7 +121,7 @@ impl Tree {
         let _ = write!(text, ", {} out", node.outputs.len());
         match &node.reason {
             Some(reason) => {
-                let _ = write!(text, ", {} replays: {reason}", node.replays);
+                let _ = write!(text, ", {} replays: {}", node.replays, self.explain(&**reason, node.phase));
             }
             None => text.push_str(", warm-up"),
         }

@@ -221,7 +221,7 @@ pub enum EagerReason {
     },
 }
 
-fn next_try(calls: u64) -> String {
+pub(crate) fn next_try(calls: u64) -> String {
     if calls == u64::MAX {
         "it is never tried again".to_owned()
     } else {

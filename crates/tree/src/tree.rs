@@ -6,6 +6,7 @@ use crate::held::HeldBack;
 use crate::index::Index;
 use crate::limits::Options;
 use crate::liveness::Liveness;
+use crate::names::Names;
 use crate::node::Node;
 use crate::notice::{Notice, Notices};
 use crate::params::ParamSets;
@@ -52,6 +53,7 @@ pub struct Tree {
     pub(crate) tokens: Tokens,
     pub(crate) gate: Gate,
     pub(crate) notices: Notices,
+    pub(crate) names: Names,
     /// Raised whenever the path moves, so that a decision can tell that it is out of date.
     pub(crate) version: u64,
     pub(crate) step: Step,
@@ -87,6 +89,7 @@ impl Tree {
             tokens: Tokens::default(),
             gate: Gate::default(),
             notices: Notices::default(),
+            names: Names::default(),
             version: NEXT_TREE.fetch_add(1, Ordering::Relaxed) << 40,
             step: Step::default(),
             steps_requested: 0,

@@ -14,6 +14,7 @@ mod observing;
 mod old_outputs;
 mod parameters;
 mod random;
+mod saying;
 mod shapes;
 mod side_streams;
 mod switching;

@@ -77,7 +77,7 @@ fn a_parameter_that_moved_costs_one_recording_which_names_both_addresses() {
     assert_eq!(garden.engine.stats().unwrap().calls.recordings, 2);
     let reasons = garden.engine.reasons().unwrap();
     let said =
-        reasons.iter().find(|reason| reason.why.contains("parameter p0 is at")).ok_or(&reasons).unwrap();
+        reasons.iter().find(|reason| reason.why.contains("parameter 0 is at")).ok_or(&reasons).unwrap();
     for address in addresses {
         assert!(said.why.contains(&address.to_string()), "{said:?} {address}");
     }

@@ -12,7 +12,6 @@ use crate::check::Kind;
 use crate::program::{Arg, Call, CallKind, Made, Op};
 use crate::run::body::{self, Register};
 use crate::run::compare::is_same;
-use crate::run::device_run::{LUCK, SENSE};
 use crate::run::failure::Failure;
 use crate::run::ground::Ground;
 use crate::run::interp::{Binding, Done, Interp, Origin, Pending};
@@ -558,7 +557,7 @@ pub(crate) fn kind_of(error: &Error) -> ErrorKind {
         Error::Replay(graphgrove_replay::Error::UnstableParameter { .. }) => ErrorKind::UnstableParameter,
         Error::ShutDown => ErrorKind::ShutDown,
         Error::ForeignHandle { .. } => ErrorKind::Foreign,
-        Error::NoInput { what, .. } if *what == LUCK || *what == SENSE => ErrorKind::Failed,
+        Error::Failed { .. } => ErrorKind::Failed,
         _ => ErrorKind::Other,
     }
 }

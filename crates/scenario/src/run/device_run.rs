@@ -51,7 +51,6 @@ pub(crate) struct DeviceRun<'r, 'c, D: Ground> {
     pub(crate) device: &'r D,
     pub(crate) code: &'r D::Code,
     pub(crate) state: &'r FunctionState<D>,
-    pub(crate) function: &'r str,
     /// Which run of the body this is, counted from 1.
     pub(crate) run: u64,
     /// What the forward has saved, until it is taken.
@@ -89,7 +88,7 @@ impl<D: Ground> DeviceRun<'_, '_, D> {
     /// The program cannot be, for a reason that no line is to blame for.
     fn senseless(&self, why: String) -> Error {
         *self.state.impossible.lock() = Some(Stop { line: 0, why });
-        Error::NoInput { function: self.function.to_owned(), what: SENSE, index: 0 }
+        self.context.fail(SENSE)
     }
 }
 
@@ -99,7 +98,7 @@ impl<D: Ground> Machine for DeviceRun<'_, '_, D> {
 
     fn impossible(&mut self, line: &Line, why: String) -> Error {
         *self.state.impossible.lock() = Some(Stop { line: line.place.line, why });
-        Error::NoInput { function: self.function.to_owned(), what: SENSE, index: 0 }
+        self.context.fail(SENSE)
     }
 
     fn shape(&self, tensor: &Tensor) -> Vec<u64> {
@@ -226,9 +225,7 @@ impl<D: Ground> Machine for DeviceRun<'_, '_, D> {
                 None => Ok(()),
             },
             Op::HostWait => Ok(self.device.synchronize()?),
-            Op::Fail(when) if self.is_due(*when) => {
-                Err(Error::NoInput { function: self.function.to_owned(), what: LUCK, index: 0 })
-            }
+            Op::Fail(when) if self.is_due(*when) => Err(self.context.fail(LUCK)),
             // No hook sees it, so that nothing is printed for a panic that is meant.
             Op::Panic(when) if self.is_due(*when) => {
                 std::panic::resume_unwind(Box::new("the function panics"))

@@ -273,17 +273,8 @@ fn run_body<D: Ground>(
     }
     let saved = (0..).map_while(|at| context.take_saved(at).ok()).map(Some).collect();
     let run = count_run(state);
-    let mut machine = DeviceRun {
-        context,
-        device,
-        code,
-        state,
-        function: &body.name.text,
-        run,
-        saved,
-        sides: HashMap::new(),
-        side: None,
-    };
+    let mut machine =
+        DeviceRun { context, device, code, state, run, saved, sides: HashMap::new(), side: None };
     body::run(body, &mut machine, registers)
 }
 

@@ -5,6 +5,7 @@
 mod aliases;
 mod backwards;
 mod driver;
+mod explaining;
 mod field_reports;
 mod following;
 mod held_warm_ups;

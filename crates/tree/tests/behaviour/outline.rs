@@ -38,10 +38,10 @@ fn the_outline_shows_each_node_below_its_parent() {
           n4 forward [forward], 2 parameters of set7, i1=4, 1 staged, 2 out, 0 replays: first recording in this place
             n5 evaluate [inference], i0=0.0, 1 out, 0 replays: first recording in this place
             n6 backward [backward], i0=0.1 given up, 1 must be dead, 1 out, 0 replays: first recording in this place
-          n7 forward [forward], 2 parameters of set7, i1=4, 1 staged, 2 out, 0 replays: no recording in this place fits; the closest: parameter p1 is at 0x201, recorded at 0x200
+          n7 forward [forward], 2 parameters of set7, i1=4, 1 staged, 2 out, 0 replays: no recording in this place fits; the closest: parameter 1 is at 0x201, recorded at 0x200
             n8 evaluate [inference], i0=0.0, 1 out, 0 replays: first recording in this place
             n9 backward [backward], i0=0.1 given up, 1 must be dead, 1 out, 0 replays: first recording in this place
-          n10 forward [forward], 2 parameters of set7, i1=4, 1 staged, demoted p1, 2 out, 1 replays: no recording in this place fits; the closest: parameter p1 is at 0x202, recorded at 0x201
+          n10 forward [forward], 2 parameters of set7, i1=4, 1 staged, demoted p1, 2 out, 1 replays: no recording in this place fits; the closest: parameter 1 is at 0x202, recorded at 0x201
             n11 evaluate [inference], i0=0.0, 1 out, 1 replays: first recording in this place
             n12 backward [backward], i0=0.1 given up, 1 must be dead, 1 out, 1 replays: first recording in this place
           * n13 evaluate [inference], 1 staged, 1 out, 0 replays: first recording in this place
@@ -58,10 +58,10 @@ fn the_graph_shows_nodes_children_and_what_followed() {
           n4 [label="n4 forward [forward], 2 parameters of set7, i1=4, 1 staged, 2 out, 0 replays: first recording in this place"];
           n5 [label="n5 evaluate [inference], i0=0.0, 1 out, 0 replays: first recording in this place"];
           n6 [label="n6 backward [backward], i0=0.1 given up, 1 must be dead, 1 out, 0 replays: first recording in this place"];
-          n7 [label="n7 forward [forward], 2 parameters of set7, i1=4, 1 staged, 2 out, 0 replays: no recording in this place fits; the closest: parameter p1 is at 0x201, recorded at 0x200"];
+          n7 [label="n7 forward [forward], 2 parameters of set7, i1=4, 1 staged, 2 out, 0 replays: no recording in this place fits; the closest: parameter 1 is at 0x201, recorded at 0x200"];
           n8 [label="n8 evaluate [inference], i0=0.0, 1 out, 0 replays: first recording in this place"];
           n9 [label="n9 backward [backward], i0=0.1 given up, 1 must be dead, 1 out, 0 replays: first recording in this place"];
-          n10 [label="n10 forward [forward], 2 parameters of set7, i1=4, 1 staged, demoted p1, 2 out, 1 replays: no recording in this place fits; the closest: parameter p1 is at 0x202, recorded at 0x201"];
+          n10 [label="n10 forward [forward], 2 parameters of set7, i1=4, 1 staged, demoted p1, 2 out, 1 replays: no recording in this place fits; the closest: parameter 1 is at 0x202, recorded at 0x201"];
           n11 [label="n11 evaluate [inference], i0=0.0, 1 out, 1 replays: first recording in this place"];
           n12 [label="n12 backward [backward], i0=0.1 given up, 1 must be dead, 1 out, 1 replays: first recording in this place"];
           n13 [label="n13 evaluate [inference], 1 staged, 1 out, 0 replays: first recording in this place", style=bold];
