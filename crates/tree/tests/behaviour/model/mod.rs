@@ -1,6 +1,7 @@
 //! The tree against a naive reference, under random functions, calls, drops, tokens, steps, failures and
 //! evictions.
 
+mod leak;
 mod program;
 mod reference;
 mod reference_commit;

@@ -1,6 +1,7 @@
 //! A naive tree: full snapshots instead of differences, linear scans instead of indexes, counts kept call by
 //! call. Slow and plain, so that it can be seen to be right.
 
+use super::leak::Leak;
 use graphgrove_tree::{Limits, OldOutput, PathState, Phase};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -96,35 +97,6 @@ pub(super) struct REntry {
     pub(super) node: usize,
     pub(super) epoch: u64,
     pub(super) token: Option<usize>,
-}
-
-/// A count that falls by one in every so many calls, kept call by call.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Leak {
-    pub(super) count: u32,
-    pub(super) age: u32,
-}
-
-impl Leak {
-    pub(super) fn add(&mut self) {
-        if self.count == 0 {
-            self.age = 0;
-        }
-        self.count += 1;
-    }
-
-    pub(super) fn remove(&mut self) {
-        self.count = self.count.saturating_sub(1);
-    }
-
-    pub(super) fn tick(&mut self, period: u32) {
-        if self.count > 0 && period > 0 {
-            self.age += 1;
-            if self.age == period {
-                (self.count, self.age) = (self.count - 1, 0);
-            }
-        }
-    }
 }
 
 #[derive(Clone, Debug, Default)]
