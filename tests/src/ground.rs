@@ -95,24 +95,10 @@ extern "C" __global__ void accumulate(unsigned *to, const unsigned *b, unsigned 
     if (blockIdx.x != 0 || threadIdx.x != 0) return;
     for (unsigned i = 0; i < n; ++i) to[i * to_by] = to[i * to_by] * 3u + (b_len ? b[i % b_len * b_by] : 0u) + k;
 }
-// The first of the four words that Philox4x32-10 gives for a seed and a place.
-__device__ unsigned philox(unsigned long long seed, unsigned long long at) {
-    unsigned key[2] = {(unsigned)seed, (unsigned)(seed >> 32)};
-    unsigned counter[4] = {(unsigned)at, (unsigned)(at >> 32), 0u, 0u};
-    for (int round = 0; round < 10; ++round) {
-        unsigned long long left = 0xD2511F53ull * counter[0], right = 0xCD9E8D57ull * counter[2];
-        unsigned next[4] = {(unsigned)(right >> 32) ^ counter[1] ^ key[0], (unsigned)right,
-                            (unsigned)(left >> 32) ^ counter[3] ^ key[1], (unsigned)left};
-        for (int word = 0; word < 4; ++word) counter[word] = next[word];
-        key[0] += 0x9E3779B9u;
-        key[1] += 0xBB67AE85u;
-    }
-    return counter[0];
-}
 extern "C" __global__ void draw(const unsigned *a, const unsigned long long *state, unsigned *out, unsigned n, unsigned a_by,
                                 unsigned long long base) {
     if (blockIdx.x != 0 || threadIdx.x != 0) return;
-    for (unsigned i = 0; i < n; ++i) out[i] = a[i * a_by] * 31u + philox(state[0], state[1] + base + i) * 7u;
+    for (unsigned i = 0; i < n; ++i) out[i] = a[i * a_by] * 31u + philox_draw(state[0], state[1] + base + i).x * 7u;
 }
 "#;
 
@@ -120,7 +106,7 @@ impl Ground for CudaDevice {
     fn kernels(&self) -> Kernels<Self> {
         // Every program has kernels of its own device, and compiling takes longer than most programs.
         static CODE: OnceLock<String> = OnceLock::new();
-        let code = CODE.get_or_init(|| self.compile(SOURCE, &[]).unwrap());
+        let code = CODE.get_or_init(|| self.compile(&format!("{}{SOURCE}", philox::CUDA), &[]).unwrap());
         // SAFETY: each kernel touches as many elements behind its pointers as its numbers say, which are those of the tensors there.
         let module: Module = unsafe { self.load(code) }.unwrap();
         let kernel = |name| module.kernel(name).unwrap();

@@ -2,8 +2,12 @@
 //!
 //! A draw is a function of a seed and of the draw's number, so a kernel computes any of them without those before it, in any order and in as
 //! many threads as it likes (J. K. Salmon, M. A. Moraes, R. O. Dror and D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11).
-//! These are plain functions for kernels of the simulated device and for checks; a CUDA kernel computes the same with
-//! `curand_Philox4x32_10` of cuRAND, or in twenty lines of its own.
+//! These are plain functions for kernels of the simulated device and for checks; a CUDA kernel computes the same with the
+//! functions of [`CUDA`], or with `curand_Philox4x32_10` of cuRAND.
+
+/// The same in CUDA C++, to be put before the source of a kernel: `uint4 philox_draw(seed, number)` and
+/// `float philox_unit_f32(word)`. It needs no header.
+pub const CUDA: &str = include_str!("philox.cu");
 
 /// By what the words of the counter are multiplied.
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use graphgrove::{Args, EngineBuilder};
+use graphgrove::{Args, EngineBuilder, philox};
 use graphgrove_cuda::{CudaDevice, CudaError, Kernel};
 use graphgrove_device::Streams;
 use graphgrove_sim::{CallCounts, Fault};
@@ -36,7 +36,7 @@ impl Cuda {
     pub fn open() -> Result<Self, CudaError> {
         let device = CudaDevice::open(0)?;
         // A product and a sum that are fused into one are rounded once, where the interpreter rounds twice.
-        let text = device.compile(SOURCE, &["--fmad=false"])?;
+        let text = device.compile(&format!("{}{SOURCE}", philox::CUDA), &["--fmad=false"])?;
         // SAFETY: each kernel touches the elements of the tensors behind its pointers alone, which its numbers are made from, and no more
         // than a heap of its own beside them.
         #[expect(unsafe_code, reason = "whoever loads a kernel vouches for what it touches")]

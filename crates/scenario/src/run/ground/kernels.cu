@@ -124,22 +124,7 @@ extern "C" __global__ void values(float *to, unsigned first, unsigned n, float v
     for (unsigned i = 0; i < n; ++i) to[first + i] = all[i];
 }
 
-// The first of the four words that Philox4x32-10 gives for a seed and a place.
-__device__ unsigned philox(u64 seed, u64 at) {
-    unsigned key[2] = {(unsigned)seed, (unsigned)(seed >> 32)};
-    unsigned counter[4] = {(unsigned)at, (unsigned)(at >> 32), 0u, 0u};
-    for (int round = 0; round < 10; ++round) {
-        u64 left = 0xD2511F53ull * counter[0], right = 0xCD9E8D57ull * counter[2];
-        unsigned next[4] = {(unsigned)(right >> 32) ^ counter[1] ^ key[0], (unsigned)right,
-                            (unsigned)(left >> 32) ^ counter[3] ^ key[1], (unsigned)left};
-        for (int word = 0; word < 4; ++word) counter[word] = next[word];
-        key[0] += 0x9E3779B9u;
-        key[1] += 0xBB67AE85u;
-    }
-    return counter[0];
-}
-
 extern "C" __global__ void draw(const u64 *state, float *to, unsigned n, u64 base) {
     for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (u64)gridDim.x * blockDim.x)
-        to[i] = (float)(philox(state[0], state[1] + base + i) >> 8) * (1.0f / 16777216.0f);
+        to[i] = philox_unit_f32(philox_draw(state[0], state[1] + base + i).x);
 }
