@@ -1,8 +1,6 @@
 //! A replay in the steady state allocates nothing.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::alloc::{GlobalAlloc, Layout as Bytes, System};
-use std::cell::Cell;
 use std::sync::Arc;
 
 use graphgrove_device::{Call as Driver, DevicePtr, Memory, SegmentMemory, Streams};
@@ -15,34 +13,9 @@ use graphgrove_storage::{
     PlannedOutput, Readers, SlotIndex, Step, Storage, Tensor,
 };
 
-struct Counting;
-
-thread_local! {
-    static COUNT: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Bytes) -> *mut u8 {
-        COUNT.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the promises of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Bytes) {
-        // SAFETY: `at` came from `alloc` above, hence from the system's allocator.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
 /// How often `work` allocates on this thread.
 fn allocations(work: impl FnOnce()) -> u64 {
-    let before = COUNT.get();
-    work();
-    COUNT.get() - before
+    allocation_counter::measure(work).count_total
 }
 
 fn layout() -> Layout {

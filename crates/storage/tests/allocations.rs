@@ -1,43 +1,15 @@
 //! What runs in the steady state allocates nothing.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::alloc::{GlobalAlloc, Layout as Bytes, System};
-use std::cell::Cell;
-
 use graphgrove_device::DevicePtr;
 use graphgrove_storage::{
     Cause, DeadMasks, Event, InputIndex, Layout, Ledger, OutputClass, PersistentSource, PlannedOutput,
     Readers, Slab, SlotIndex, Step, Storage, Tensor,
 };
 
-struct Counting;
-
-thread_local! {
-    static COUNT: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Bytes) -> *mut u8 {
-        COUNT.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the promises of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Bytes) {
-        // SAFETY: `at` came from `alloc` above, hence from the system's allocator.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
 /// How often `work` allocates on this thread.
 fn allocations(work: impl FnOnce()) -> u64 {
-    let before = COUNT.get();
-    work();
-    COUNT.get() - before
+    allocation_counter::measure(work).count_total
 }
 
 fn slot(number: u32) -> SlotIndex {
