@@ -72,9 +72,14 @@ impl Costs {
             })?;
         }
         device.synchronize_stream(stream)?;
-        let per_byte = (large_ns - small_ns).max(1.0) / (LARGE - SMALL) as f64;
-        Ok(Self { patch_ns, copy_ns: Self::default().copy_ns, bytes_per_ns: 1.0 / per_byte })
+        let bytes_per_ns = rate([SMALL, LARGE], [small_ns, large_ns]);
+        Ok(Self { patch_ns, copy_ns: Self::default().copy_ns, bytes_per_ns })
     }
+}
+
+/// Bytes a nanosecond, from two lengths and the nanoseconds that they take; as if the second took one more, if it takes none.
+fn rate(bytes: [u64; 2], ns: [f64; 2]) -> f64 {
+    (bytes[1] - bytes[0]) as f64 / (ns[1] - ns[0]).max(1.0)
 }
 
 fn median(times: usize, mut run: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
@@ -102,6 +107,24 @@ mod tests {
         assert_eq!(costs.choose(1 << 20, Some(4)), Route::Copied);
         assert_eq!(costs.choose(1 << 20, Some(3)), Route::Patched);
         assert_eq!(costs.choose(256 << 20, None), Route::Copied);
+    }
+
+    #[test]
+    fn a_rate_is_what_the_longer_piece_has_more_in_the_time_that_it_takes_longer() {
+        assert!((rate([100, 4100], [50.0, 54.0]) - 1000.0).abs() < 1e-9);
+        assert!((rate([100, 4100], [50.0, 40.0]) - 4000.0).abs() < 1e-9, "as where nothing is really copied");
+    }
+
+    #[test]
+    fn the_median_is_the_time_of_the_middle_run() {
+        let mut run = 0;
+        let ns = median(5, || {
+            run += 1;
+            std::thread::sleep(Duration::from_millis([0, 4, 8, 0, 4][run - 1]));
+            Ok(())
+        });
+        // A sleep may last longer, and never shorter.
+        assert!(ns.unwrap() >= 4e6);
     }
 
     #[test]

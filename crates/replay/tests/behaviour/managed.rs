@@ -176,6 +176,52 @@ fn an_input_that_is_given_up_while_somebody_else_holds_it_is_refused() {
 }
 
 #[test]
+fn an_input_beside_one_that_dies_in_the_recording_may_be_kept() {
+    for method in BOTH {
+        let mut pair = root(method);
+        let [a, b] = pair.outputs();
+        let child = pair.child(&[Input::given_up(&a), kept(&b)]);
+        drop((a, b));
+        let dies = pair.shop.replayer.expected(child).unwrap().iter().map(|input| match input {
+            Expected::Managed { dies, .. } => *dies,
+            _ => unreachable!("both are outputs of the root"),
+        });
+        assert_eq!(dies.collect::<Vec<_>>(), [true, false]);
+        let [a, b] = pair.outputs();
+        assert_eq!(pair.refusal(child, &[kept(&a), kept(&b)]), Mismatch::StillHeld { input: FIRST });
+        assert_eq!(pair.shop.run(child, &[Input::given_up(&a), kept(&b)]), 5.0);
+        pair.shop.verdict();
+    }
+}
+
+#[test]
+fn an_input_that_is_given_up_is_held_by_a_sibling_that_waits_to_be_taken() {
+    for method in BOTH {
+        let mut shop = Shop::new(method);
+        let x = shop.tensor(1.0);
+        let stream = shop.stream.clone();
+        let inputs = [kept(&x)];
+        let task = Task::new(graphgrove_replay::Call::new(&stream, Step::new(1), &inputs));
+        let body = |body: &mut Body<'_>| {
+            let sum = body.sum(&[&body.input(0)], 1.0)?;
+            Ok(vec![Out::Returned(sum.clone()), Out::Returned(sum)])
+        };
+        let root = shop.record(task, body).unwrap().node;
+        let run = |shop: &mut Shop| shop.replay(root, &[kept(&x)]).unwrap();
+        let output = take(&mut run(&mut shop), 0);
+        let child = shop.record_sum(Some(root), &[Input::given_up(&output)]).unwrap().node;
+        drop(output);
+        let mut replayed = run(&mut shop);
+        let output = take(&mut replayed, 0);
+        let refused = shop.replay(child, &[Input::given_up(&output)]).unwrap_err();
+        assert_eq!(refused, Mismatch::StillHeld { input: FIRST }.into(), "{method:?}");
+        drop(replayed);
+        assert_eq!(shop.run(child, &[Input::given_up(&output)]), 2.0);
+        shop.verdict();
+    }
+}
+
+#[test]
 fn an_output_that_waits_to_be_taken_is_held() {
     for method in BOTH {
         let mut pair = root(method);

@@ -91,6 +91,39 @@ fn an_output_in_a_parameter_and_one_in_a_constant_are_those_tensors() {
 }
 
 #[test]
+fn all_that_is_left_is_taken_at_once_in_order() {
+    for method in BOTH {
+        let mut shop = Shop::new(method);
+        let x = shop.tensor(1.0);
+        let node = record(&mut shop, &[kept(&x)], |body| {
+            let x = body.input(0);
+            let made = [1.0, 2.0, 3.0].map(|more| body.sum(&[&x], more));
+            made.into_iter().map(|out| out.map(Out::Returned)).collect()
+        })
+        .node;
+        let values = |shop: &Shop, list: &[Option<Tensor>]| -> Vec<Option<f32>> {
+            list.iter().map(|output| output.as_ref().map(|output| shop.value(output))).collect()
+        };
+        let all = [Some(2.0), Some(3.0), Some(4.0)];
+        let mut replayed = shop.replay(node, &[kept(&x)]).unwrap();
+        let each = replayed.outputs.take_all();
+        assert_eq!((each.len(), each.size_hint()), (3, (3, Some(3))));
+        let list: Vec<_> = each.collect();
+        assert_eq!(values(&shop, &list), all, "{method:?}");
+        drop((list, replayed));
+
+        let mut replayed = shop.replay(node, &[kept(&x)]).unwrap();
+        let mut list = vec![None];
+        replayed.outputs.take_into(&mut list);
+        assert_eq!(values(&shop, &list), [None, Some(2.0), Some(3.0), Some(4.0)], "{method:?}");
+        list.clear();
+        replayed.outputs.take_into(&mut list);
+        assert_eq!(values(&shop, &list), [None, None, None], "they were taken");
+        shop.verdict();
+    }
+}
+
+#[test]
 fn two_outputs_in_one_block_live_and_die_together() {
     for method in BOTH {
         let mut shop = Shop::new(method);

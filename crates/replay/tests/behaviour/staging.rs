@@ -206,6 +206,15 @@ fn inputs_recorded_apart_may_not_come_to_share_memory() {
         let node = shop.record_sum(None, &inputs).unwrap().node;
         let refused = shop.replay(node, &[inputs[0], inputs[3], inputs[2], inputs[3]]).unwrap_err();
         assert_eq!(refused, Mismatch::Sharing { input: InputIndex::new(1) }.into(), "{method:?}");
+        let whole = shop.tensor_of(&vec![1.0; 4 * N as usize]);
+        let from = |at: u64| whole.slice(0, at..at + N, 1).unwrap();
+        let (touches, meets, met, apart) = (from(0), from(N), from(N + 16), shop.tensor(4.0));
+        let refused = shop.replay(node, &[kept(&touches), kept(&meets), kept(&met), kept(&apart)]);
+        assert_eq!(
+            refused.unwrap_err(),
+            Mismatch::Sharing { input: InputIndex::new(1) }.into(),
+            "{method:?}"
+        );
         // Neighbours that only touch are apart.
         let whole = shop.tensor_of(&vec![1.0; 4 * N as usize]);
         let parts: Vec<Tensor> = (0..4).map(|at| whole.slice(0, at * N..(at + 1) * N, 1).unwrap()).collect();
