@@ -402,10 +402,8 @@ impl<'d, D: Device> Recorder<'d, D> {
     /// be patched and of which not every use is known. The capture is over then and nothing is left of it.
     pub fn finish(mut self) -> Result<Captured<D>, Error> {
         self.bring_back()?;
-        let backs = match self.backs.take() {
-            Some(backs) => backs,
-            None => self.copy_back()?,
-        };
+        // The reference path brings back by itself behind each launch, and is told what.
+        let backs = self.backs.take().map_or_else(|| self.copy_back(), Ok)?;
         let Some(capture) = self.capture.take() else { return Err(Error::NotCapturing) };
         let graph = capture.end()?;
         let audit = self.device.audit(&graph)?;

@@ -1,9 +1,11 @@
 //! Inputs from anywhere that the function writes to: copied in, and back, by the graph itself.
 
-use graphgrove_device::Call as Driver;
-use graphgrove_replay::{Call, Error, Input, MOST_RUNS, Method, Mismatch, NodeKey, ParamSet};
+use graphgrove_device::{Call as Driver, Memory, SegmentMemory};
+use graphgrove_replay::{
+    Call, Error, Input, MOST_RUNS, Method, Mismatch, NodeKey, ParamSet, Recorder, Route, StagePlan,
+};
 use graphgrove_sim::SimDevice;
-use graphgrove_storage::{Conflict, InputIndex, Step, Tensor};
+use graphgrove_storage::{Conflict, InputIndex, InputPlan, InputSpec, Step, Storage, Tensor};
 
 use crate::workshop::{BOTH, Body, N, Out, Shop, Task, kept, numbers, take};
 
@@ -34,6 +36,30 @@ fn a_mutated_input_is_written_once_for_each_call() {
         }
         shop.verdict();
     }
+}
+
+#[test]
+fn what_a_rehearsal_writes_to_a_staged_input_is_brought_back_too() {
+    let shop = Shop::new(Method::Fast);
+    let (a, b) = (shop.tensor(1.0), shop.tensor(2.0));
+    let spec = |tensor| InputSpec { mutated: true, ..InputSpec::read(tensor) };
+    let plan = InputPlan::new(&[spec(&a), InputSpec::read(&b)], 16, |_| false).unwrap();
+    let inputs = [Some(&a), Some(&b)];
+    let stage = StagePlan::new(&plan, &inputs, |_| Route::Copied).unwrap();
+    let segment = shop.device.allocate(4096).unwrap();
+    let mut room = segment.base();
+    let buffer = |bytes| {
+        let at = room;
+        room = room.checked_add(bytes).unwrap();
+        Ok::<_, Error>(Storage::unowned(at, bytes))
+    };
+    let mut recorder = Recorder::rehearse(&*shop.device, &shop.stream, stage, &inputs, buffer).unwrap();
+    let staged = recorder.passed()[0].clone().unwrap();
+    assert_ne!(staged.address(), a.address());
+    recorder.fill(&shop.stream, staged.address().unwrap(), 0, 4 * N).unwrap();
+    drop(recorder.rehearsed().unwrap());
+    assert_eq!((shop.value(&a), shop.value(&b)), (0.0, 2.0));
+    shop.verdict();
 }
 
 #[test]
@@ -108,7 +134,7 @@ fn a_mutated_input_in_too_many_pieces_is_refused_and_one_less_is_not() {
         let refused = record(&mut shop, &[kept(&too_many)]).unwrap_err();
         let input = InputIndex::new(0);
         assert_eq!(refused, Error::TooScattered { input, runs: MOST_RUNS + 1, most: MOST_RUNS });
-        shop.route = graphgrove_replay::Route::Patched;
+        shop.route = Route::Patched;
         assert!(record(&mut shop, &[kept(&too_many)]).is_ok(), "in place it does not matter");
         shop.verdict();
     }
