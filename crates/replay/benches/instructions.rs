@@ -37,7 +37,7 @@ fn kept(shape: Shape) -> (&'static mut Case, Kept) {
 #[bench::staged_8(args = [kept(Shape { staged: 8, ..PLAIN })], config = at_most(569))]
 #[bench::staged_32(args = [kept(Shape { staged: 32, ..PLAIN })], config = at_most(890))]
 #[bench::staged_128(args = [kept(Shape { staged: 128, ..PLAIN })], config = at_most(2176))]
-#[bench::staged_32_changed(args = [kept(Shape { staged: 32, moving: true, ..PLAIN })], config = at_most(8100))]
+#[bench::staged_32_changed(args = [kept(Shape { staged: 32, moving: true, ..PLAIN })], config = at_most(5300))]
 #[bench::managed_1(args = [kept(Shape { depth: 1, managed: 1, ..PLAIN })], config = at_most(584))]
 #[bench::managed_4(args = [kept(Shape { depth: 1, managed: 4, ..PLAIN })], config = at_most(732))]
 #[bench::managed_1_viewed(args = [kept(Shape { depth: 1, managed: 1, viewed: true, ..PLAIN })], config = at_most(672))]

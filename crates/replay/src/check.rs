@@ -13,12 +13,48 @@ use crate::{AsInput, Call, Expected, Input, Mismatch, NodeKey, ParamSet};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Addresses {
     Same,
-    Changed,
+    /// They are not, and [`Found`] says which they are while it has this number.
+    Changed(u64),
 }
 
-/// Where the staged inputs of a call lie, from start to end, and which group of them lies there. It is kept from call to
-/// call, so that no check allocates.
-pub(crate) type Regions = Vec<(u64, u64, u32)>;
+/// Where the staged inputs of a call lie. It is kept from call to call, so that no check allocates.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// The address of each input, parameters last; null for what is not staged.
+    pub(crate) located: Vec<DevicePtr>,
+    /// Moves whenever that becomes another call's.
+    pub(crate) number: u64,
+    /// From where to where each group lies, and its number.
+    regions: Regions,
+}
+
+type Regions = Vec<(u64, u64, u32)>;
+
+impl Found {
+    /// Makes room for what a check of the node finds.
+    pub(crate) fn reserve<D: Device>(&mut self, node: &Node<D>) {
+        self.regions.reserve(node.staging.groups.len());
+        self.located.reserve(node.staging.written.len());
+    }
+
+    fn clear(&mut self, inputs: usize) -> &mut [DevicePtr] {
+        self.number += 1;
+        self.located.clear();
+        self.located.resize(inputs, DevicePtr::NULL);
+        &mut self.located
+    }
+
+    /// Locates the staged inputs of a call, and its staged parameters, which were found to fit.
+    pub(crate) fn locate<D: Device, I: AsInput<D>>(&mut self, node: &Node<D>, call: &Call<'_, D, I>) {
+        let located = self.clear(node.staging.written.len());
+        for member in node.staging.groups.iter().flat_map(|group| &group.members) {
+            let tensor = call.tensor(member.input as usize);
+            if let Some(at) = located.get_mut(member.input as usize) {
+                *at = tensor.and_then(Tensor::locate).unwrap_or(DevicePtr::NULL);
+            }
+        }
+    }
+}
 
 /// Checks `node` in the order of its expectations. `slots` are the slabs of the path up to the node's parent at least.
 #[inline(always)]
@@ -26,9 +62,10 @@ pub(crate) fn check<D: Device, I: AsInput<D>>(
     node: &Node<D>,
     call: &Call<'_, D, I>,
     slots: &PathSlabs<'_, D>,
-    regions: &mut Regions,
+    found: &mut Found,
 ) -> Result<Addresses, Mismatch> {
     let mut changed = node.staging.is_uncertain;
+    let mut is_located = false;
     match (&node.params, call.params) {
         (Some(planned), Some(given)) if planned.set == given.id() && planned.version == given.version() => {}
         (None, None) => {}
@@ -38,10 +75,13 @@ pub(crate) fn check<D: Device, I: AsInput<D>>(
         return Err(Mismatch::InputCount { recorded: node.expected.len(), called: call.inputs.len() });
     }
     if !are_as_written(&node.staging.checks, call.inputs) {
-        match staged_fit(&node.staging.checks, call.inputs) {
+        let located = found.clear(node.staging.written.len());
+        match staged_fit(&node.staging.checks, call.inputs, located) {
             Some(moved) => changed |= moved,
             None => return Err(refuse_first(node, call, slots)),
         }
+        // Of parameters it knows nothing.
+        is_located = node.staged_params.is_empty();
     }
     if !node.staging.hosts.is_empty() {
         changed |= node.staging.has_other_hosts(call.inputs);
@@ -65,8 +105,11 @@ pub(crate) fn check<D: Device, I: AsInput<D>>(
     if !changed {
         return Ok(Addresses::Same);
     }
-    check_changed(node, call, regions)?;
-    Ok(Addresses::Changed)
+    if !is_located {
+        found.locate(node, call);
+    }
+    check_changed(node, call, found)?;
+    Ok(Addresses::Changed(found.number))
 }
 
 /// What a first run asks of its call. Liveness is not asked, and outputs of the path are not looked at: the recording may have
@@ -76,7 +119,7 @@ pub(crate) fn check_first<D: Device, I: AsInput<D>>(
     node: &Node<D>,
     call: &Call<'_, D, I>,
     slots: &PathSlabs<'_, D>,
-    regions: &mut Regions,
+    found: &mut Found,
 ) -> Result<Addresses, Mismatch> {
     let mut changed = node.staging.is_uncertain | check_params(node, call.params)?;
     if node.expected.len() != call.inputs.len() {
@@ -87,13 +130,15 @@ pub(crate) fn check_first<D: Device, I: AsInput<D>>(
     if let Some(at) = asked.find(|at| !fits(node, call, slots, *at)) {
         return Err(refuse(node, call, slots, at));
     }
-    changed |= staged_fit(&node.staging.checks, call.inputs).unwrap_or(true);
+    let located = found.clear(node.staging.written.len());
+    changed |= staged_fit(&node.staging.checks, call.inputs, located).unwrap_or(true);
     changed |= node.staging.has_other_hosts(call.inputs);
     if !changed {
         return Ok(Addresses::Same);
     }
-    check_changed(node, call, regions)?;
-    Ok(Addresses::Changed)
+    found.locate(node, call);
+    check_changed(node, call, found)?;
+    Ok(Addresses::Changed(found.number))
 }
 
 /// What is checked of one staged input.
@@ -120,15 +165,21 @@ fn are_as_written<D: Device, I: AsInput<D>>(checks: &[StagedCheck], inputs: &[I]
         .all(|check| inputs.get(check.input as usize).is_some_and(|input| is_as_written(check, input)))
 }
 
-/// Whether all staged inputs fit, and then whether any address is another than the exec has.
+/// Whether all staged inputs fit, and then whether any address is another than the exec has. It says where they are.
 ///
 /// It is a function of its own so that the compiler keeps all that the loop needs in registers.
 #[inline(never)]
-fn staged_fit<D: Device, I: AsInput<D>>(checks: &[StagedCheck], inputs: &[I]) -> Option<bool> {
+fn staged_fit<D: Device, I: AsInput<D>>(
+    checks: &[StagedCheck],
+    inputs: &[I],
+    located: &mut [DevicePtr],
+) -> Option<bool> {
     let mut changed = false;
     for check in checks {
-        let tensor = inputs.get(check.input as usize)?.as_input().tensor()?;
-        changed |= tensor.locate_as(check.signature)? != check.written;
+        let place = check.input as usize;
+        let at = inputs.get(place)?.as_input().tensor()?.locate_as(check.signature)?;
+        *located.get_mut(place)? = at;
+        changed |= at != check.written;
     }
     Some(changed)
 }
@@ -333,12 +384,9 @@ fn check_sources<D: Device, I: AsInput<D>>(node: &Node<D>, call: &Call<'_, D, I>
 fn check_changed<D: Device, I: AsInput<D>>(
     node: &Node<D>,
     call: &Call<'_, D, I>,
-    regions: &mut Regions,
+    Found { located, regions, .. }: &mut Found,
 ) -> Result<(), Mismatch> {
-    let address = |input: u32| {
-        let tensor = call.tensor(input as usize);
-        tensor.and_then(Tensor::locate).unwrap_or(DevicePtr::NULL)
-    };
+    let address = |input: u32| located.get(input as usize).copied().unwrap_or(DevicePtr::NULL);
     if let Some(input) = node.staging.parted_host(call.inputs) {
         return Err(Mismatch::Sharing { input: InputIndex::new(input) });
     }

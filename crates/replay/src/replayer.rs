@@ -10,7 +10,7 @@ use graphgrove_storage::{
 };
 use slotmap::SlotMap;
 
-use crate::check::{self, Addresses, Regions};
+use crate::check::{self, Addresses, Found};
 use crate::node::{Node, Recording, Source};
 use crate::order::Order;
 use crate::path::PathSlabs;
@@ -46,7 +46,8 @@ pub struct Replayer<D: Device> {
     last: Option<NodeKey>,
     /// Moves with everything that a check may have relied on.
     moment: u64,
-    regions: Regions,
+    /// Where the staged inputs of the call lie that was checked last.
+    found: Found,
     /// The storages of the path, which the reference path looks up at each call.
     cache: StorageCache,
 }
@@ -101,7 +102,7 @@ impl<D: Device> Replayer<D> {
             predicted: None,
             last: None,
             moment: 0,
-            regions: Regions::new(),
+            found: Found::default(),
             cache: StorageCache::new(),
         }
     }
@@ -174,7 +175,7 @@ impl<D: Device> Replayer<D> {
             }
         };
         let node = Node::new(recording, parent, &self.ledger, &self.slots())?;
-        self.regions.reserve(node.staging.groups.len());
+        self.found.reserve(&node);
         Ok(self.nodes.insert(node))
     }
 
@@ -219,7 +220,7 @@ impl<D: Device> Replayer<D> {
             }
         }
         let addresses = match known.method {
-            Method::Fast => check::check(known, call, &slots, &mut self.regions)?,
+            Method::Fast => check::check(known, call, &slots, &mut self.found)?,
             Method::Reference => reference::check(known, call, &slots)?,
         };
         Ok(Checked { node, addresses, moment: self.moment, call })
@@ -340,7 +341,7 @@ impl<D: Device> Replayer<D> {
             return Err(Mismatch::Parent { parent, place }.into());
         }
         known.slab.check_recorded(recorded)?;
-        let addresses = check::check_first(known, call, &slots, &mut self.regions)?;
+        let addresses = check::check_first(known, call, &slots, &mut self.found)?;
         let key = node;
         self.enqueue(key, addresses, call)?;
         let Some(node) = self.nodes.get_mut(key) else { return Err(Error::UnknownNode { node: key }) };
@@ -492,8 +493,12 @@ impl<D: Device> Replayer<D> {
     ) -> Result<(), Error> {
         let Some(node) = self.nodes.get_mut(key) else { return Err(Error::UnknownNode { node: key }) };
         let device = &*self.device;
-        if addresses == Addresses::Changed {
-            node.staging.patch(device, &mut node.exec, call)?;
+        if let Addresses::Changed(found) = addresses {
+            // Another call may have been checked since.
+            if found != self.found.number {
+                self.found.locate(node, call);
+            }
+            node.staging.patch(device, &mut node.exec, call, &self.found.located)?;
         }
         self.order.enter(device, call.stream)?;
         match node.method {

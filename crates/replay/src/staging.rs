@@ -152,7 +152,8 @@ impl<D: Device> Staging<D> {
         self.sites.iter().filter(|site| site.uses.iter().any(|used| used.input == input)).count()
     }
 
-    /// Writes the addresses of a call's inputs into the exec, where they differ from those that it has.
+    /// Writes the addresses of a call's inputs into the exec, where they differ from those that it has. `located` is where its
+    /// staged inputs are, as [`written`](Self::written) has them.
     ///
     /// When it fails, the exec may have some of them; the next call writes all.
     pub(crate) fn patch<I: AsInput<D>>(
@@ -160,13 +161,12 @@ impl<D: Device> Staging<D> {
         device: &D,
         exec: &mut D::Exec,
         call: &Call<'_, D, I>,
+        located: &[DevicePtr],
     ) -> Result<(), DeviceError> {
         // From here on the exec may differ from what is noted, until all of it is done.
         let all = std::mem::replace(&mut self.is_uncertain, true);
-        for member in self.groups.iter().flat_map(|group| &group.members) {
-            if let Some(written) = self.written.get_mut(member.input as usize) {
-                *written = address_of(call, member.input, 0);
-            }
+        for (written, located) in self.written.iter_mut().zip(located) {
+            *written = *located;
         }
         let written = &self.written;
         let at = |input: u32, offset: u64| {

@@ -207,6 +207,9 @@ impl Tensor {
     #[must_use]
     #[inline]
     pub fn locate_as(&self, signature: Signature) -> Option<DevicePtr> {
+        if self.fixed.signature == signature {
+            return Some(self.fixed.address);
+        }
         if let (Some(layout), Kind::Block(block)) = (&*self.layout, self.storage.kind())
             && block.adopted().is_none()
         {

@@ -104,6 +104,27 @@ fn a_check_is_good_until_anything_else_is_done() {
 }
 
 #[test]
+fn a_call_that_was_checked_before_another_is_launched_with_its_own_inputs() {
+    for method in BOTH {
+        let mut shop = Shop::new(method);
+        let [x, y, z] = [1.0, 2.0, 3.0].map(|value| shop.tensor(value));
+        let node = shop.record_sum(None, &[kept(&x)]).unwrap().node;
+        let stream = shop.stream.clone();
+        for (launched, other, value) in [(&y, &z, 2.0), (&z, &x, 3.0), (&x, &x, 1.0)] {
+            let (inputs, others) = ([kept(launched)], [kept(other)]);
+            let (call, second) =
+                (Call::new(&stream, Step::new(3), &inputs), Call::new(&stream, Step::new(3), &others));
+            let checked = shop.replayer.check(node, &call).unwrap();
+            let _not_launched = shop.replayer.check(node, &second).unwrap();
+            let mut replayed = shop.replayer.launch(checked, &call).unwrap();
+            let sum = take(&mut replayed, 0);
+            assert_eq!(shop.value(&sum), value, "{method:?}");
+        }
+        shop.verdict();
+    }
+}
+
+#[test]
 fn a_removed_node_is_unknown_and_its_outputs_stay_valid() {
     for method in BOTH {
         let mut shop = Shop::new(method);
