@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use graphgrove_device::{Call, Deferred, DeviceError, DeviceId, Problem, Result};
 use parking_lot::{Condvar, Mutex};
@@ -108,10 +108,12 @@ impl SimBuilder {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let mut lanes = Lanes::new();
         let null = stream::null_state(lanes.take(&Clock::default()));
+        let pasts = Arc::<AtomicU64>::default();
         let state = State {
             space: Space::new(self.memory_bytes, self.checker),
             log: Log::default(),
             lanes,
+            pasts: Arc::clone(&pasts),
             host_clock: Clock::default(),
             streams: [(stream::NULL, null)].into(),
             active: Vec::new(),
@@ -136,6 +138,7 @@ impl SimBuilder {
                 config: self,
                 state: Mutex::new(state),
                 called: Condvar::new(),
+                pasts,
                 counters: Counters::new(),
                 special: AtomicBool::new(false),
                 deferred: Deferred::new(),
@@ -159,6 +162,8 @@ pub(crate) struct Shared {
     /// Told when a host function that work called has returned.
     pub(crate) called: Condvar,
     counters: Counters,
+    /// How often the past was forgotten. Host memory, which the state does not have, is told by it.
+    pub(crate) pasts: Arc<AtomicU64>,
     /// Whether a call has to look further before it goes on: a fault is planned, or the device is poisoned.
     pub(crate) special: AtomicBool,
     pub(crate) deferred: Deferred,

@@ -1,6 +1,7 @@
 //! Pinned host memory of the simulated device.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use graphgrove_device::{Call, DeviceError, DeviceId, HostMemory, Problem, Result};
@@ -18,6 +19,23 @@ use crate::shadow::{Clash, Content, Mark, Shadow};
 struct Memory {
     backing: Backing,
     shadow: Option<Shadow>,
+    /// How often the device has forgotten the past, and how often it had when the shadow was last looked at.
+    pasts: Arc<AtomicU64>,
+    seen: u64,
+}
+
+impl Memory {
+    /// What the checker knows. Of accesses before the device last forgot the past it knows nothing: no clock has reached them
+    /// any more, so each would count as a race.
+    fn shadow(&mut self) -> Option<&mut Shadow> {
+        let pasts = self.pasts.load(Ordering::Relaxed);
+        let is_old = std::mem::replace(&mut self.seen, pasts) != pasts;
+        let shadow = self.shadow.as_mut()?;
+        if is_old {
+            shadow.forget_accesses();
+        }
+        Some(shadow)
+    }
 }
 
 /// Whoever holds one keeps the memory alive. The bytes themselves outlive it, so that work which comes too late can be
@@ -55,7 +73,7 @@ impl HostRef {
     pub(crate) fn load(&self, offset: usize, data: &mut [u8], clock: &Clock, mark: &Mark) -> Vec<Clash> {
         let mut memory = self.memory.lock();
         let end = offset + data.len();
-        let clashes = match &mut memory.shadow {
+        let clashes = match memory.shadow() {
             Some(shadow) => shadow.read(offset as u64, end as u64, clock, mark).0,
             None => Vec::new(),
         };
@@ -69,7 +87,7 @@ impl HostRef {
     pub(crate) fn store(&self, offset: usize, data: &[u8], clock: &Clock, mark: &Mark) -> Vec<Clash> {
         let mut memory = self.memory.lock();
         let end = offset + data.len();
-        let clashes = match &mut memory.shadow {
+        let clashes = match memory.shadow() {
             Some(shadow) => shadow.write(offset as u64, end as u64, clock, mark),
             None => Vec::new(),
         };
@@ -110,6 +128,8 @@ impl SimHostBuffer {
         let memory = Memory {
             backing,
             shadow: device.config.checker.then(|| Shadow::new(bytes as u64, Content::Defined)),
+            pasts: Arc::clone(&device.pasts),
+            seen: device.pasts.load(Ordering::Relaxed),
         };
         let inner = HostRef {
             bytes,

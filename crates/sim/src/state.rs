@@ -1,6 +1,7 @@
 //! Everything about a simulated device that changes, under its one lock.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use graphgrove_device::{CaptureId, DevicePtr, EventId, StreamId};
@@ -111,6 +112,7 @@ pub(crate) struct State {
     pub(crate) space: Space,
     pub(crate) log: Log,
     pub(crate) lanes: Lanes,
+    pub(crate) pasts: Arc<AtomicU64>,
     pub(crate) host_clock: Clock,
     pub(crate) streams: BTreeMap<StreamId, StreamState>,
     /// The streams that have work, in the order in which they got some.
@@ -235,6 +237,7 @@ impl State {
             return;
         }
         self.space.forget_accesses();
+        self.pasts.fetch_add(1, Ordering::Relaxed);
         for stream in self.streams.values_mut() {
             stream.clock = Clock::default();
         }

@@ -1,6 +1,6 @@
 //! Races: accesses that nothing orders are found whatever order the seed gives them.
 
-use graphgrove_device::{Graphs, HostMemory, Memory, Streams, Work};
+use graphgrove_device::{CaptureGuard, CaptureMode, Graphs, HostMemory, Memory, Streams, Work};
 use graphgrove_sim::Finding;
 
 use crate::rig::{BYTES, Rig};
@@ -153,4 +153,26 @@ fn a_graph_that_two_streams_need_is_ordered_by_events() {
     assert!(!launched(false).is_empty());
     let rig = Rig::new();
     assert!(rig.device.exec_bytes(&rig.exec(|| {})).is_some());
+}
+
+#[test]
+fn host_memory_that_the_device_has_used_long_ago_may_be_written_to_and_a_race_there_is_found_as_ever() {
+    let rig = Rig::new();
+    let host = rig.device.host_buffer(BYTES as usize).unwrap();
+    // Each exec is something that runs in order with itself alone: of so many the checker forgets the past now and then.
+    let mut execs = Vec::new();
+    for turn in 0..200_u8 {
+        let capture = CaptureGuard::begin(&rig.device, &rig.a, CaptureMode::ThreadLocal).unwrap();
+        rig.device.upload(&rig.a, rig.buffer(0), &host, 0, BYTES as usize).unwrap();
+        let mut exec = rig.device.instantiate(&capture.end().unwrap()).unwrap();
+        rig.device.synchronize().unwrap();
+        host.write(0, &[turn; 4]).unwrap();
+        rig.device.launch_exec(&mut exec, &rig.a).unwrap();
+        rig.device.synchronize().unwrap();
+        execs.push(exec);
+    }
+    assert_eq!(rig.findings(), []);
+    rig.device.launch_exec(&mut execs[0], &rig.a).unwrap();
+    host.write(0, &[0; 4]).unwrap();
+    assert!(!rig.findings().is_empty(), "nothing orders the launch and the write");
 }
