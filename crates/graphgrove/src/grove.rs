@@ -334,6 +334,9 @@ impl<D: Device> Grove<D> {
         let Some(key) = held.key else { return Err(None) };
         let call = self.replay_call(request, known.parent(), args);
         let Ok(checked) = self.replayer.check(key, &call) else { return Err(None) };
+        if !self.pool_knows {
+            self.pool.settle();
+        }
         let replayed = if held.draws.is_empty() {
             self.replayer.launch(checked, &call).map_err(Error::from)?
         } else {
@@ -438,6 +441,9 @@ impl<D: Device> Grove<D> {
         checked: Checked<'_, D, Arg<'_, D>>,
         call: &Call<'_, D, Arg<'_, D>>,
     ) -> Result<Replayed> {
+        if !self.pool_knows {
+            self.pool.settle();
+        }
         let draws = self.nodes.get(node).map(|held| &*held.draws).unwrap_or_default();
         let (replayer, key) = (&mut self.replayer, checked.node());
         let taken = Taken::by_replay(request.kit, &*self.device, draws, |copy, note| {

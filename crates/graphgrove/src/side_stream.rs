@@ -118,6 +118,10 @@ impl<'a, D: Device> Forks<'a, D> {
 
 impl<D: Device> Drop for Forks<'_, D> {
     fn drop(&mut self) {
+        if !self.open.is_empty() {
+            // Only a call that fails leaves a stream unjoined. Its inputs are read once more, if it runs plainly instead.
+            self.pool.abandon();
+        }
         for (_, stream) in std::mem::take(&mut self.open) {
             // A stream that cannot be joined is not lent again; the device is broken then, and says so at the next call.
             if self.pool.order(&stream, &self.main).is_ok() {

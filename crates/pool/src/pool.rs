@@ -251,6 +251,20 @@ impl<D: Device> Pool<D> {
         Ok(())
     }
 
+    /// Applies the drops so far. It happens by itself at the next operation; whoever is about to enqueue work of which the pool is not
+    /// told does it before, so that a checked device hears of the deaths before that work, which may use the same memory.
+    pub fn settle(&self) {
+        drop(self.enter());
+    }
+
+    /// Says that the session under way is going to be undone, and the capture of its work is over. What dies in a recording until then
+    /// is no news to a checked device, which would take it for something that happens now.
+    pub fn abandon(&self) {
+        // Not by way of `enter`, which applies the drops so far and tells the device.
+        let mut state = self.0.state.lock();
+        state.muted = state.is_recording();
+    }
+
     /// Goes to the state of a checkpoint, with the blocks that are named as live: they keep address and contents. Those that died since
     /// are freed, once, whoever shared them. Blocks that streams still use stay out of reach until they are joined: dead ones, and those
     /// whose life the restore ends because it names them not.

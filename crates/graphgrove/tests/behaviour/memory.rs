@@ -1,7 +1,8 @@
 //! How much memory warm-ups and recordings take.
 
-use graphgrove::{Engine, Function, Layout, args};
-use graphgrove_sim::SimDevice;
+use graphgrove::{Engine, Function, Layout, OldOutput, Tensor, args};
+use graphgrove_device::Call;
+use graphgrove_sim::{Failure, Fault, SimDevice};
 
 use crate::garden::Garden;
 
@@ -102,4 +103,33 @@ fn a_pool_that_is_a_range_grows_by_the_pages_that_it_needs() {
     let start = garden.tensor(1.0);
     let _outputs = function.call(args![&start]).unwrap();
     assert_eq!(pool(&garden).ranges.reserved, 2 * PAGE);
+}
+
+#[test]
+fn what_a_recording_that_was_not_launched_leaves_is_given_back_before_its_memory_is_used_again() {
+    let garden = Garden::new(Engine::<SimDevice>::builder().old_outputs(OldOutput::Keep));
+    let of = |name: &'static str, value: u8| {
+        garden.engine.function(name, move |cx| {
+            let out = cx.empty(Layout::of::<u8>(&[16])?)?;
+            cx.fill(&out, value)?;
+            Ok(vec![out])
+        })
+    };
+    let (root, fails, good) = (of("root", 1), of("fails", 2), of("good", 3));
+    for function in [&root, &fails, &good] {
+        drop(function.call(args![]).unwrap());
+    }
+    garden.engine.begin_step().unwrap();
+    let _held = root.call(args![]).unwrap();
+    let read = |output: &Tensor| garden.engine.read::<u8>(output).unwrap();
+    for turn in 0..3 {
+        garden.device.inject(Fault::at(Call::LaunchExec, 1, Failure::Driver(999)));
+        assert!(fails.call(args![]).is_err());
+        garden.device.clear_faults();
+        // It is recorded at first and replayed then, where the recording that failed had its output.
+        let [out] = good.call(args![]).unwrap().into_array().unwrap();
+        assert_eq!(read(&out), [3; 16], "{turn}");
+    }
+    assert_eq!(garden.engine.stats().unwrap().calls.replays, 2);
+    garden.device.verdict().unwrap();
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use graphgrove::{
-    Args, Engine, Error, FunctionOptions, LaunchDims, Layers, Mode, ParamSet, SideStream, Tensor, args,
+    Args, Engine, Error, FunctionOptions, LaunchDims, Layers, Layout, Mode, ParamSet, SideStream, Tensor,
+    args,
 };
 use graphgrove_device::{Call, StreamHandle, Streams, Work};
-use graphgrove_sim::kernels;
+use graphgrove_sim::{SimDevice, kernels};
 use parking_lot::Mutex;
 
 use crate::garden::{Garden, N, layout, zip_args};
@@ -20,7 +21,7 @@ fn gardens() -> Vec<Garden> {
     let prefixes = (0..=5).map(|layers| (Mode::Trees, Layers::prefix(layers)));
     let all = prefixes.chain([(Mode::Eager, Layers::all()), (Mode::OnePool, Layers::all())]);
     all.map(|(mode, layers)| {
-        Garden::new(Engine::<graphgrove_sim::SimDevice>::builder().mode(mode).layers(layers))
+        Garden::new(Engine::<SimDevice>::builder().mode(mode).layers(layers))
     })
     .collect()
 }
@@ -300,8 +301,36 @@ fn what_a_failed_call_has_on_a_side_stream_comes_before_the_next_call() {
 }
 
 #[test]
+fn an_input_that_a_side_stream_has_read_is_there_for_the_plain_run_after_a_recording_without_room() {
+    let garden = Garden::new(Engine::<SimDevice>::builder().budget(4 << 20));
+    let make = garden.copy("make");
+    let add = kernels::map::<f32>(&garden.device, "add", |x| x + 1.0);
+    let side = garden.engine.function("side", move |cx| {
+        let (input, out) = (cx.take(0)?, cx.empty(layout())?);
+        let forked = cx.fork()?;
+        let args = Args::new().read(input.address()?).write(out.address()?).scalar(N as u32);
+        cx.on(&forked)?.launch(&add, LaunchDims::for_elements(N as u32), &args)?;
+        drop(input);
+        // The budget has no room for it, so that the recording is thrown away with the fork open.
+        let scratch = cx.empty(Layout::of::<u8>(&[16 << 20])?)?;
+        cx.fill(&scratch, 0)?;
+        cx.join(forked)?;
+        Ok(vec![out])
+    });
+    let input = garden.fresh(1.0);
+    for turn in 0..5 {
+        garden.engine.begin_step().unwrap();
+        let [made] = make.call(args![&input]).unwrap().into_array().unwrap();
+        let [out] = side.call(args![made]).unwrap().into_array().unwrap();
+        assert_eq!(garden.value(&out), 2.0, "{turn}");
+    }
+    assert!(garden.has_reason("budget"), "{:?}", garden.engine.reasons());
+    garden.device.verdict().unwrap();
+}
+
+#[test]
 fn a_side_stream_of_another_call_is_refused() {
-    let garden = Garden::new(Engine::<graphgrove_sim::SimDevice>::builder());
+    let garden = Garden::new(Engine::<SimDevice>::builder());
     let kept: Arc<Mutex<Option<SideStream>>> = Arc::default();
     let place = Arc::clone(&kept);
     let keeps = garden.engine.function("keeps", move |cx| {

@@ -271,6 +271,7 @@ impl<D: Device> State<D> {
         }
         let Phase::Session(session) = std::mem::replace(&mut self.phase, Phase::Open) else { return None };
         let SessionState { before, born, mut footprint, recorder, deaths, cursor, .. } = *session;
+        self.muted = false;
         self.come_home();
         // The pool's stream lies behind that of a warm-up now.
         self.free_reached(device);
