@@ -19,10 +19,10 @@ pub enum Error {
     Device(#[from] DeviceError),
     /// The pool has no room.
     #[error(transparent)]
-    Pool(#[from] PoolError),
+    Pool(PoolError),
     /// A tensor or its storage refused; for instance its value is gone.
     #[error(transparent)]
-    Storage(#[from] graphgrove_storage::Error),
+    Storage(graphgrove_storage::Error),
     /// A replay refused.
     #[error(transparent)]
     Replay(graphgrove_replay::Error),
@@ -231,8 +231,28 @@ impl From<graphgrove_replay::Error> for Error {
     fn from(error: graphgrove_replay::Error) -> Self {
         match error {
             graphgrove_replay::Error::Device(error) => Self::Device(error),
-            graphgrove_replay::Error::Storage(error) => Self::Storage(error),
+            graphgrove_replay::Error::Storage(error) => error.into(),
             other => Self::Replay(other),
+        }
+    }
+}
+
+/// What the device refused is a [`Device`](Error::Device) error whichever layer had asked for it, but for memory that a pool has asked for:
+/// its error says what the pool holds.
+impl From<PoolError> for Error {
+    fn from(error: PoolError) -> Self {
+        match error {
+            PoolError::Device(error) if !matches!(error, DeviceError::OutOfMemory { .. }) => Self::Device(error),
+            other => Self::Pool(other),
+        }
+    }
+}
+
+impl From<graphgrove_storage::Error> for Error {
+    fn from(error: graphgrove_storage::Error) -> Self {
+        match error {
+            graphgrove_storage::Error::Device(error) => Self::Device(error),
+            other => Self::Storage(other),
         }
     }
 }
