@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use graphgrove_device::Device;
+use graphgrove_device::{Device, StreamHandle};
 use graphgrove_pool::pool::{Pool, PoolConfig};
 use graphgrove_replay::{Method, ParamSet};
 use graphgrove_storage::Tensor;
@@ -397,6 +397,10 @@ impl<D: Device> Shared<D> {
         }
         if state.last != Some(at) {
             Self::order(&mut state.groves, state.last, at)?;
+        }
+        // Numbers of streams are those of one device, so it would be taken for another stream.
+        if stream.is_some_and(|stream| stream.device() != self.stream.device()) {
+            return Err(Error::ForeignHandle { what: "stream" });
         }
         let Some(grove) = state.groves.get_mut(at) else { return Err(Error::ShutDown) };
         let kind = match kind {

@@ -47,8 +47,8 @@ pub enum Error {
         /// The function.
         function: String,
     },
-    /// The function or the token belongs to another engine.
-    #[error("the {what} belongs to another engine")]
+    /// The function or the token belongs to another engine, or the stream to another device.
+    #[error("the {what} belongs to another engine or device")]
     ForeignHandle {
         /// What it is.
         what: &'static str,
@@ -242,7 +242,9 @@ impl From<graphgrove_replay::Error> for Error {
 impl From<PoolError> for Error {
     fn from(error: PoolError) -> Self {
         match error {
-            PoolError::Device(error) if !matches!(error, DeviceError::OutOfMemory { .. }) => Self::Device(error),
+            PoolError::Device(error) if !matches!(error, DeviceError::OutOfMemory { .. }) => {
+                Self::Device(error)
+            }
             other => Self::Pool(other),
         }
     }

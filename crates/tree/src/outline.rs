@@ -11,6 +11,9 @@ use std::fmt::{self, Write};
 /// text grow with the square of the depth.
 const DEEPEST_INDENTED: u32 = 32;
 
+/// Of so many staged inputs of a node the shape is said.
+const SHAPES: usize = 4;
+
 impl Tree {
     /// The tree as text: a head line, then one line per node in the order in which they were made, each
     /// indented below its parent, and with its depth as a number beyond 32. A star marks the nodes of the
@@ -88,7 +91,7 @@ impl Tree {
         let name = self.function_spec(node.function).map_or("(removed)", |spec| spec.name());
         let mut text = format!("n{} {name} [{}]", node.serial, phase_word(node.phase));
         let mut managed = Vec::new();
-        let (mut staged, mut demoted) = (0, Vec::new());
+        let (mut staged, mut demoted, mut shapes) = (0, Vec::new(), Vec::new());
         for (index, input) in (0..).map(InputIndex::new).zip(&node.inputs) {
             match input.role {
                 Role::Managed { slot, depth, dies } => {
@@ -96,7 +99,10 @@ impl Tree {
                     managed.push(format!("{index}={depth}.{}{gone}", slot.index.get()));
                 }
                 Role::Staged(StagedWhy::Churn) => demoted.push(index.to_string()),
-                Role::Staged(_) => staged += 1,
+                Role::Staged(_) => {
+                    staged += 1;
+                    shapes.extend(self.names.get(input.signature));
+                }
                 Role::Scalar => managed.push(format!("{index}={}", input.signature.get())),
             }
         }
@@ -109,6 +115,11 @@ impl Tree {
         }
         if staged > 0 {
             let _ = write!(text, ", {staged} staged");
+            if !shapes.is_empty() {
+                let more = if shapes.len() > SHAPES { ", ..." } else { "" };
+                shapes.truncate(SHAPES);
+                let _ = write!(text, " ({}{more})", shapes.join(", "));
+            }
         }
         if !demoted.is_empty() {
             let _ = write!(text, ", demoted {}", demoted.join(" "));

@@ -1,7 +1,7 @@
 //! The way of calls: warm-up, recording, replay.
 
 use graphgrove::{Args, Engine, Error, LaunchDims, Layers, Mode, args};
-use graphgrove_device::Work;
+use graphgrove_device::{Streams, Work};
 use graphgrove_sim::{SimDevice, kernels};
 
 use crate::garden::{Garden, N, layout};
@@ -133,4 +133,16 @@ fn outputs_are_taken_by_their_numbers_or_all_that_are_left_and_saved_ones_are_no
         assert!(matches!(counts, Err(Error::OutputCount { given: 2, expected: 3 })), "{counts:?}");
     }
     garden.device.verdict().unwrap();
+}
+
+#[test]
+fn a_stream_of_another_device_is_refused_at_the_first_call_and_at_every_other() {
+    let (garden, other) = (Garden::new(Engine::<SimDevice>::builder()), SimDevice::new());
+    let (copy, input, foreign) = (garden.copy("copy"), garden.fresh(3.0), other.create_stream().unwrap());
+    for _ in 0..4 {
+        let refused = copy.calling().on(&foreign).call(args![&input]).map(drop);
+        assert_eq!(refused, Err(Error::ForeignHandle { what: "stream" }));
+        drop(copy.call(args![&input]).unwrap());
+    }
+    other.verdict().unwrap();
 }

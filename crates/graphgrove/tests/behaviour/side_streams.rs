@@ -20,10 +20,7 @@ const DIMS: LaunchDims = LaunchDims::ONE;
 fn gardens() -> Vec<Garden> {
     let prefixes = (0..=5).map(|layers| (Mode::Trees, Layers::prefix(layers)));
     let all = prefixes.chain([(Mode::Eager, Layers::all()), (Mode::OnePool, Layers::all())]);
-    all.map(|(mode, layers)| {
-        Garden::new(Engine::<SimDevice>::builder().mode(mode).layers(layers))
-    })
-    .collect()
+    all.map(|(mode, layers)| Garden::new(Engine::<SimDevice>::builder().mode(mode).layers(layers))).collect()
 }
 
 #[test]

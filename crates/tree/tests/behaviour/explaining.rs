@@ -138,3 +138,16 @@ fn notices_name_their_functions() {
         says(&Notice::RanEagerly { function, reason }).ends_with("input 1 is f32[5], recorded as f32[4]")
     );
 }
+
+#[test]
+fn the_outline_says_the_shapes_of_what_is_staged() {
+    let mut known = known();
+    let line = |known: &Known| known.driver.tree.outline().lines().last().unwrap().to_owned();
+    assert!(line(&known).contains("1 staged (f32[4]), 2 out"), "{}", line(&known));
+    let forward = known.forward;
+    for _ in 0..2 {
+        let outcome = known.driver.infer(forward, &[7, 8, 6, 7, 8, 9].map(x));
+        known.driver.forget(&outcome);
+    }
+    assert!(line(&known).contains("6 staged (f32[4], f32[5], f32[4], f32[5], ...)"), "{}", line(&known));
+}
