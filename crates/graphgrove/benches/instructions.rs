@@ -99,7 +99,7 @@ fn record((function, args, out): Rig) {
 
 // A call whose outputs are taken one by one, and let go of one by one.
 #[library_benchmark]
-#[bench::of_1_output(args = [rig(1, 0)], config = at_most(1_191))]
+#[bench::of_1_output(args = [rig(1, 0)], config = at_most(1_200))]
 #[bench::of_320_outputs(args = [rig(320, 0)], config = at_most(30_900))]
 fn take((function, args, _): Rig) {
     if let Ok(mut outputs) = function.call(&mut args[..]) {
@@ -155,7 +155,7 @@ fn chain(saved: usize) -> Chain {
 }
 
 #[library_benchmark]
-#[bench::of_1_saved(args = [chain(1)], config = at_most(2_007))]
+#[bench::of_1_saved(args = [chain(1)], config = at_most(2_030))]
 #[bench::of_160_saved(args = [chain(160)], config = at_most(47_200))]
 fn backward((function, token): Chain) {
     if let Some(token) = token {

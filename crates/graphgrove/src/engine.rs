@@ -398,10 +398,12 @@ impl<D: Device> Shared<D> {
         if state.last != Some(at) {
             Self::order(&mut state.groves, state.last, at)?;
         }
-        // Numbers of streams are those of one device, so it would be taken for another stream.
-        if stream.is_some_and(|stream| stream.device() != self.stream.device()) {
-            return Err(Error::ForeignHandle { what: "stream" });
-        }
+        let stream = match stream {
+            None => &self.stream,
+            Some(stream) if stream.device() == self.stream.device() => stream,
+            // Numbers of streams are those of one device, so it would be taken for another stream.
+            Some(_) => return Err(Error::ForeignHandle { what: "stream" }),
+        };
         let Some(grove) = state.groves.get_mut(at) else { return Err(Error::ShutDown) };
         let kind = match kind {
             // The forward ran in another pool, which needs nothing any more for it.
@@ -419,7 +421,7 @@ impl<D: Device> Shared<D> {
             is_plain: registered.mode == Mode::Eager,
             kind,
             params,
-            stream: stream.unwrap_or(&self.stream),
+            stream,
             saved,
             kit: &self.kit,
         };

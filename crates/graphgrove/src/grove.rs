@@ -335,7 +335,7 @@ impl<D: Device> Grove<D> {
         let call = self.replay_call(request, known.parent(), args);
         let Ok(checked) = self.replayer.check(key, &call) else { return Err(None) };
         if !self.pool_knows {
-            self.pool.settle();
+            self.settle_pool();
         }
         let replayed = if held.draws.is_empty() {
             self.replayer.launch(checked, &call).map_err(Error::from)?
@@ -432,6 +432,13 @@ impl<D: Device> Grove<D> {
         })
     }
 
+    /// Lets the pool apply what was dropped before the first replay behind other work.
+    #[cold]
+    #[inline(never)]
+    fn settle_pool(&self) {
+        self.pool.settle();
+    }
+
     /// Launches a node that may draw.
     #[cold]
     fn launch_drawing(
@@ -442,7 +449,7 @@ impl<D: Device> Grove<D> {
         call: &Call<'_, D, Arg<'_, D>>,
     ) -> Result<Replayed> {
         if !self.pool_knows {
-            self.pool.settle();
+            self.settle_pool();
         }
         let draws = self.nodes.get(node).map(|held| &*held.draws).unwrap_or_default();
         let (replayer, key) = (&mut self.replayer, checked.node());

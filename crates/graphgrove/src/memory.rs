@@ -1,10 +1,11 @@
 //! Where a running function's memory comes from.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
 use graphgrove_device::Device;
 use graphgrove_pool::pool::{Block, Owner, Pool, Request, Session};
-use graphgrove_storage::{Storage, Watch};
+use graphgrove_storage::{Step, Storage, Watch};
 
 use graphgrove_pool::ranges::BlockId;
 
@@ -14,9 +15,39 @@ use crate::budget::is_over_budget;
 /// Where a running function's memory comes from.
 pub(crate) enum Memory<'a, D: Device> {
     /// The shared pool, in a warm-up or recording. Blocks of inputs that the call gives up are given back as they die.
-    Session { session: &'a Session<D>, dying: Vec<(Watch, BlockId)>, spill: Option<&'a Spill<D>> },
+    Session {
+        session: &'a Session<D>,
+        dying: Vec<(Watch, BlockId)>,
+        spill: Option<&'a Spill<D>>,
+        born: &'a Born,
+    },
     /// A pool of its own, in a plain run.
     Plain(&'a Pool<D>),
+}
+
+/// What a warm-up or a recording has made so far. If it fails, by an error or a panic, that is nobody's: the pool goes back to where it
+/// was, and who has kept a tensor of it must not read what comes to lie there.
+pub(crate) struct Born {
+    blocks: RefCell<Vec<Watch>>,
+    function: Arc<str>,
+    step: Step,
+}
+
+impl Born {
+    pub(crate) fn new(function: &Arc<str>, step: Step) -> Self {
+        Self { blocks: RefCell::default(), function: Arc::clone(function), step }
+    }
+
+    /// The call has not failed.
+    pub(crate) fn keep(self) {
+        self.blocks.borrow_mut().clear();
+    }
+}
+
+impl Drop for Born {
+    fn drop(&mut self) {
+        graphgrove_storage::abandon(self.blocks.get_mut(), &self.function, self.step);
+    }
 }
 
 /// Where a warm-up has memory from that the budget forbids its pool to hold: it has effects already, so it cannot end here.
@@ -48,13 +79,15 @@ impl<'a, D: Device> Memory<'a, D> {
     pub(crate) fn allocate(&mut self, bytes: u64, owner: Owner, label: &'static str) -> Result<Storage> {
         let request = Request::bytes(bytes.max(1)).owner(owner).label(label);
         Ok(match self {
-            Self::Session { session, dying, spill } => {
+            Self::Session { session, dying, spill, born } => {
                 give_back(session.pool(), dying);
                 let block = match (session.allocate(request), spill) {
                     (Err(error), Some(spill)) if is_over_budget(&error) => return spill.allocate(request),
                     (block, _) => block?,
                 };
-                Storage::pool_block(block.ptr(), block.bytes(), Box::new(Lease(block)))
+                let storage = Storage::pool_block(block.ptr(), block.bytes(), Box::new(Lease(block)));
+                born.blocks.borrow_mut().extend(storage.watch());
+                storage
             }
             Self::Plain(pool) => plain(pool, request)?,
         })

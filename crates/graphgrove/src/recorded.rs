@@ -16,7 +16,7 @@ use crate::describe::{ALIGNMENT, Described, tensors};
 use crate::effects::Effects;
 use crate::grove::{Done, Grove, Held, Request, lives};
 use crate::known::NO_STORAGE_CACHE;
-use crate::memory::{Memory, names, plain};
+use crate::memory::{Born, Memory, names, plain};
 use crate::{Arg, Error, How, Layers, Result};
 
 /// How the tree wants the inputs of a call to be used.
@@ -194,7 +194,8 @@ impl<D: Device> Grove<D> {
         let expected = self.replayer.expect(plan, &call, &stage)?;
 
         let (device, stream) = (self.device.clone(), self.stream.clone());
-        let mut memory = Memory::Session { session, dying: Vec::new(), spill: None };
+        let born = Born::new(&request.data.name, step);
+        let mut memory = Memory::Session { session, dying: Vec::new(), spill: None, born: &born };
         let allocate = |bytes| memory.allocate(bytes, Owner::Staging, "staged input");
         let mut recorder =
             Recorder::begin(&*device, &stream, self.options.method, stage, &tensors, allocate)?;
@@ -206,7 +207,7 @@ impl<D: Device> Grove<D> {
         drop(tensors);
         if self.options.layers.contains(Layers::DEALLOC_ON_RECORD) {
             let dying = self.give_up(args, plan, described, given_up)?;
-            memory = Memory::Session { session, dying, spill: None };
+            memory = Memory::Session { session, dying, spill: None, born: &born };
         }
         let stage = Stage { device: &*device, recorder, memory, values: &values, hosts: &hosts };
         let mut effects = Effects::default();
@@ -244,6 +245,7 @@ impl<D: Device> Grove<D> {
                 return Err(error.into());
             }
         };
+        born.keep();
         taken.commit(request.kit, &*device, request.stream);
         let Made { returned, saved, .. } = made;
         let blocks = names::<D, SlotIndex>(owners);

@@ -13,7 +13,7 @@ use crate::describe::{Described, tensors};
 use crate::grove::{Done, Grove, Held, Request};
 use crate::known::{Known, NO_STORAGE_CACHE};
 use crate::layouts::without_patched;
-use crate::memory::{Memory, Spill, names};
+use crate::memory::{Born, Memory, Spill, names};
 use crate::no_room::Attempt;
 use crate::recorded::Roles;
 use crate::{Arg, Error, How, Layers, Result};
@@ -123,7 +123,10 @@ impl<D: Device> Grove<D> {
         self.limit_pool();
         let session = self.pool.warm_up(&stream)?;
         let spill = Spill::of(&self.plain);
-        let mut memory = Memory::Session { session: &session, dying: Vec::new(), spill: Some(&spill) };
+        let step = self.step_below(place.parent);
+        let born = Born::new(&request.data.name, step);
+        let mut memory =
+            Memory::Session { session: &session, dying: Vec::new(), spill: Some(&spill), born: &born };
         let Attempt { effects, given_up, is_over } = attempt;
         let allocate = |bytes| -> Result<Storage> {
             let buffer = memory.allocate(bytes, Owner::Staging, "staged input")?;
@@ -138,7 +141,7 @@ impl<D: Device> Grove<D> {
         drop(tensors);
         if self.options.layers.contains(Layers::DEALLOC_ON_RECORD) {
             let dying = self.give_up(args, plan, described, given_up)?;
-            memory = Memory::Session { session: &session, dying, spill: Some(&spill) };
+            memory = Memory::Session { session: &session, dying, spill: Some(&spill), born: &born };
         }
         let stage = Stage { device: &*device, recorder, memory, values: &values, hosts: &hosts };
         let Ran { recorder, returned, saves, taken, .. } = Self::run_body(request, stage, effects)?;
@@ -147,11 +150,11 @@ impl<D: Device> Grove<D> {
         let uses = recorder.rehearsed()?;
         Self::refuse_survivors(request, &session, &made)?;
         let mut slab = Slab::new(&self.ledger, request.data.name.clone(), 0, made.planned.clone())?;
-        let step = self.step_below(place.parent);
         let source = |output, class| Self::source(&made, args, request, output, class);
         let (back, owners) = slab.hand_back_recorded(step, &made.recorded(), source)?;
         let blocks = names::<D, SlotIndex>(owners);
         let finished = session.finish_keeping(Vec::new())?;
+        born.keep();
         self.bridge(&stream, request.stream)?;
         taken.commit(request.kit, &*device, request.stream);
         let call = (request.function, described.key);

@@ -13,8 +13,8 @@ use crate::{AsInput, Call, Expected, Input, Mismatch, NodeKey, ParamSet};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Addresses {
     Same,
-    /// They are not, and [`Found`] says which they are while it has this number.
-    Changed(u64),
+    /// They are not, and [`Found`] may say which they are.
+    Changed,
 }
 
 /// Where the staged inputs of a call lie. It is kept from call to call, so that no check allocates.
@@ -22,8 +22,8 @@ pub(crate) enum Addresses {
 pub(crate) struct Found {
     /// The address of each input, parameters last; null for what is not staged.
     pub(crate) located: Vec<DevicePtr>,
-    /// Moves whenever that becomes another call's.
-    pub(crate) number: u64,
+    /// The call that they are those of, by where it lies; zero if that is none.
+    call: usize,
     /// From where to where each group lies, and its number.
     regions: Regions,
 }
@@ -38,10 +38,20 @@ impl Found {
     }
 
     fn clear(&mut self, inputs: usize) -> &mut [DevicePtr] {
-        self.number += 1;
+        self.call = 0;
         self.located.clear();
         self.located.resize(inputs, DevicePtr::NULL);
         &mut self.located
+    }
+
+    /// Forgets the call. Another one may come to lie where it did.
+    pub(crate) fn forget(&mut self) {
+        self.call = 0;
+    }
+
+    /// Whether it is this call that was located, by the check that it passed last.
+    pub(crate) fn is_of<D: Device, I>(&self, call: &Call<'_, D, I>) -> bool {
+        self.call == std::ptr::from_ref(call).addr()
     }
 
     /// Locates the staged inputs of a call, and its staged parameters, which were found to fit.
@@ -109,7 +119,8 @@ pub(crate) fn check<D: Device, I: AsInput<D>>(
         found.locate(node, call);
     }
     check_changed(node, call, found)?;
-    Ok(Addresses::Changed(found.number))
+    found.call = std::ptr::from_ref(call).addr();
+    Ok(Addresses::Changed)
 }
 
 /// What a first run asks of its call. Liveness is not asked, and outputs of the path are not looked at: the recording may have
@@ -138,7 +149,8 @@ pub(crate) fn check_first<D: Device, I: AsInput<D>>(
     }
     found.locate(node, call);
     check_changed(node, call, found)?;
-    Ok(Addresses::Changed(found.number))
+    found.call = std::ptr::from_ref(call).addr();
+    Ok(Addresses::Changed)
 }
 
 /// What is checked of one staged input.

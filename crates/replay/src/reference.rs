@@ -33,8 +33,7 @@ pub(crate) fn check<D: Device, I: AsInput<D>>(
         return Err(Mismatch::Pinned { output });
     }
     check_sharing(node, call, slots)?;
-    // It finds nothing beforehand; whoever launches asks anew.
-    Ok(Addresses::Changed(0))
+    Ok(Addresses::Changed)
 }
 
 fn check_params<D: Device, I: AsInput<D>>(node: &Node<D>, call: &Call<'_, D, I>) -> Result<(), Mismatch> {

@@ -221,7 +221,11 @@ impl<D: Device> Replayer<D> {
         }
         let addresses = match known.method {
             Method::Fast => check::check(known, call, &slots, &mut self.found)?,
-            Method::Reference => reference::check(known, call, &slots)?,
+            Method::Reference => {
+                // It finds nothing beforehand.
+                self.found.forget();
+                reference::check(known, call, &slots)?
+            }
         };
         Ok(Checked { node, addresses, moment: self.moment, call })
     }
@@ -493,9 +497,9 @@ impl<D: Device> Replayer<D> {
     ) -> Result<(), Error> {
         let Some(node) = self.nodes.get_mut(key) else { return Err(Error::UnknownNode { node: key }) };
         let device = &*self.device;
-        if let Addresses::Changed(found) = addresses {
+        if addresses == Addresses::Changed {
             // Another call may have been checked since.
-            if found != self.found.number {
+            if !self.found.is_of(call) {
                 self.found.locate(node, call);
             }
             node.staging.patch(device, &mut node.exec, call, &self.found.located)?;

@@ -39,6 +39,7 @@
 //! what taking, cloning and dropping them costs. It is all in `hold.rs` and `root.rs`, in the drop of a tensor,
 //! and in the places that give a counted hold up or take one over; the invariant is stated in `sheet.rs`.
 
+mod abandoned;
 mod alias;
 mod block;
 mod cache;
@@ -77,6 +78,7 @@ mod tensor;
 mod views;
 mod word;
 
+pub use abandoned::abandon;
 pub use alias::{OutputSpec, plan_outputs};
 pub use block::{Origin, Owner};
 pub use cache::StorageCache;

@@ -26,6 +26,8 @@ pub enum Event {
     RanAgain,
     /// The node's memory was given back, as when its recording is evicted.
     Released,
+    /// The call that made it has failed, so it is no output of anything.
+    CallFailed,
 }
 
 /// What the owner of a value can do so that it outlives such a cause.
@@ -36,6 +38,8 @@ pub enum Remedy {
     CopyOutOrKeep,
     /// Copy the value into memory of its own before the cause comes about.
     CopyBefore,
+    /// Return the tensor from the function, or save it for the backward, and keep it no other way.
+    Return,
 }
 
 /// A handle was used whose value is gone.
@@ -60,6 +64,7 @@ impl Stale {
         match self.cause.event {
             Event::StepBegan => Remedy::CopyOutOrKeep,
             Event::RanAgain | Event::Released => Remedy::CopyBefore,
+            Event::CallFailed => Remedy::Return,
         }
     }
 }
@@ -67,8 +72,12 @@ impl Stale {
 impl fmt::Display for Stale {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { producer, slot, made_in, cause, .. } = self;
-        write!(f, "{slot} of {producer}, made in {made_in}, is gone: ")?;
         match cause.event {
+            Event::CallFailed => write!(f, "a tensor that {producer} has made in {made_in} is gone: ")?,
+            _ => write!(f, "{slot} of {producer}, made in {made_in}, is gone: ")?,
+        }
+        match cause.event {
+            Event::CallFailed => f.write_str("that call failed")?,
             Event::StepBegan => write!(f, "{} began", cause.step)?,
             Event::RanAgain => write!(f, "{producer} ran again in {}", cause.step)?,
             Event::Released => write!(f, "its memory was given back in {}", cause.step)?,
@@ -79,6 +88,7 @@ impl fmt::Display for Stale {
         f.write_str(match self.remedy() {
             Remedy::CopyOutOrKeep => "; let the output be copied out or kept",
             Remedy::CopyBefore => "; copy the value before that",
+            Remedy::Return => "; a function keeps nothing but what it returns or saves",
         })
     }
 }

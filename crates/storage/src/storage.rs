@@ -257,6 +257,13 @@ impl Watch {
         self.id().is_some()
     }
 
+    /// The storage, if it is a block of the pool that somebody has and that is no output.
+    pub(crate) fn unadopted(&self) -> Option<Storage> {
+        let Watched::Block(block) = &self.0 else { return None };
+        let block = block.upgrade()?;
+        (block.origin == Origin::Pool && block.adopted().is_none()).then(|| Storage(Root::block(block)))
+    }
+
     /// The identity of the storage's memory where it was; none if nobody can reach it there any more. That of a block
     /// changes when it becomes an output.
     #[must_use]

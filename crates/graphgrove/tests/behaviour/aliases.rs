@@ -1,9 +1,14 @@
 //! Outputs that are inputs, parameters, constants, or other outputs.
 
-use graphgrove::{Engine, FunctionOptions, ParamSet, args};
-use graphgrove_sim::SimDevice;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::garden::{Garden, N};
+use graphgrove::{Engine, Error, FunctionOptions, OldOutput, ParamSet, Tensor, args};
+use graphgrove_sim::SimDevice;
+use parking_lot::Mutex;
+
+use crate::garden::{Garden, N, layout};
 
 #[test]
 fn an_input_that_is_returned_shares_its_storage_with_its_view_and_both_die_together() {
@@ -179,4 +184,45 @@ fn handles_of_one_output_over_several_functions_are_one_storage() {
         assert_eq!(garden.depths().len(), 2 * usize::from(turn > 0));
     }
     garden.device.verdict().unwrap();
+}
+
+#[test]
+fn what_a_failed_call_has_made_is_gone_wherever_it_was_kept() {
+    // After one run it is the recording that fails; one that something survives is run plainly instead, and what is kept then is its own.
+    for (fails, runs_before) in [("error", 0), ("error", 1), ("panic", 0), ("panic", 1), ("survivor", 0)] {
+        let garden = Garden::new(Engine::<SimDevice>::builder().old_outputs(OldOutput::Keep));
+        let kept = Arc::new(Mutex::new(None::<Tensor>));
+        let now = Arc::new(AtomicBool::new(false));
+        let (keeps, is_now) = (Arc::clone(&kept), Arc::clone(&now));
+        let f = garden.engine.function("f", move |cx| {
+            let hidden = cx.empty(layout())?;
+            cx.fill(&hidden, 1)?;
+            if is_now.load(Ordering::Relaxed) {
+                *keeps.lock() = Some(hidden);
+                match fails {
+                    "error" => return Err(cx.fail("no more")),
+                    "panic" => std::panic::resume_unwind(Box::new("no more")),
+                    _ => {}
+                }
+            }
+            Ok(vec![cx.empty(layout())?])
+        });
+        for _ in 0..runs_before {
+            drop(f.call(args![]).unwrap());
+        }
+        now.store(true, Ordering::Relaxed);
+        let failed = catch_unwind(AssertUnwindSafe(|| f.call(args![]).map(drop)));
+        assert!(!matches!(failed, Ok(Ok(()))), "{fails}");
+        let other = garden.copy("other");
+        let input = garden.fresh(7.0);
+        let outputs: Vec<_> =
+            (0..3).map(|_| other.call(args![&input]).unwrap().into_array::<1>().unwrap()).collect();
+        let hidden = kept.lock().take().unwrap();
+        let gone = garden.engine.read::<f32>(&hidden).unwrap_err().to_string();
+        assert!(gone.contains("a tensor that f has made") && gone.contains("that call failed"), "{gone}");
+        assert!(matches!(other.call(args![&hidden]).map(drop), Err(Error::Storage(_))), "{fails}");
+        assert!(outputs.iter().flatten().all(|output| garden.value(output) == 7.0));
+        drop((hidden, outputs));
+        garden.device.verdict().unwrap();
+    }
 }

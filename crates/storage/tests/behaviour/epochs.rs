@@ -1,8 +1,12 @@
 //! Epochs: every way to a value whose time is over is an error that says why.
 
-use graphgrove_storage::{Cause, Error, Event, InputPlan, InputSpec, OldOutput, Remedy, Stale, StorageCache};
+use graphgrove_device::DevicePtr;
+use graphgrove_storage::{
+    Cause, Error, Event, InputPlan, InputSpec, OldOutput, Remedy, Stale, Storage, StorageCache, Tensor,
+    Watch, abandon,
+};
 
-use crate::rig::{Rig, began, outside, run, slab_of, slot, step, take};
+use crate::rig::{Census, Rig, began, floats, outside, run, slab_of, slot, step, take};
 
 fn stale(error: &Error) -> &Stale {
     match error {
@@ -225,7 +229,7 @@ fn a_watch_sees_death_staleness_and_reuse() {
     let mut slab = slab_of(2);
     let mut tensors = take(&mut slab, 1);
     let watches: Vec<_> = tensors.iter().map(|tensor| tensor.storage().watch().unwrap()).collect();
-    assert!(watches.iter().all(graphgrove_storage::Watch::is_live));
+    assert!(watches.iter().all(Watch::is_live));
     drop(tensors.remove(0));
     assert!(!watches[0].is_live() && watches[1].is_live());
     slab.invalidate(&began(2)).unwrap();
@@ -246,4 +250,25 @@ fn a_watch_of_a_kept_output_stays_true_when_its_neighbour_goes_stale() {
     slab.end_step(&rig.device, &rig.stream, &began(2), rule, |_| Ok((at, Box::new(())))).unwrap();
     assert!(watches[0].is_live() && !watches[1].is_live());
     assert!(tensors[0].address().is_ok() && tensors[1].address().is_err());
+}
+
+#[test]
+fn what_a_failed_call_has_made_is_stale_for_whoever_has_it_and_its_owner_goes() {
+    let census = Census::default();
+    let block = |number: u64| Storage::pool_block(DevicePtr::new(0x1000 * number), 512, census.owner());
+    let [kept, viewed, gone] = [1, 2, 3].map(block);
+    let plain = Storage::outside(DevicePtr::new(0x9000), 512, census.owner());
+    let watches: Vec<_> = [&kept, &viewed, &gone, &plain].into_iter().filter_map(Storage::watch).collect();
+    drop(gone);
+    let tensor = Tensor::new(viewed, floats(8), 32).unwrap();
+    abandon(&watches, &"F".into(), step(4));
+    assert_eq!(census.alive(), 1, "what is not the pool's is left alone");
+    assert!(kept.base().is_err() && kept.id().is_err() && plain.base().is_ok());
+    let error = tensor.address().unwrap_err();
+    let said = "a tensor that F has made in step 4 is gone: that call failed; a function keeps nothing but what it returns or saves";
+    assert_eq!((error.to_string().as_str(), stale(&error).remedy()), (said, Remedy::Return));
+    assert!(watches.iter().map(Watch::is_live).eq([false, false, false, true]));
+    abandon(&watches, &"G".into(), step(5));
+    assert_eq!(tensor.address().unwrap_err(), error, "it is over once");
+    drop((kept, tensor));
 }
