@@ -6,7 +6,7 @@ use std::sync::Arc;
 use graphgrove_device::{Device, StreamHandle};
 use graphgrove_pool::pool::{Checkpoint, Live, Pool, PoolConfig, PoolStats};
 use graphgrove_pool::ranges::BlockId;
-use graphgrove_replay::{Call, CallOutputs, Checked, Method, NodeKey, ParamSet, Replayed, Replayer};
+use graphgrove_replay::{Call, CallOutputs, Method, NodeKey, ParamSet, Replayed, Replayer};
 use graphgrove_storage::{Ledger, Slab, SlabId, SlotIndex, Step, Storage};
 use graphgrove_tree::{
     CallKind, Decision, FunctionId, FunctionSpec, Limits, Liveness, NodeId, Options, PendingRule, Ran,
@@ -17,7 +17,7 @@ use slotmap::SecondaryMap;
 use crate::budget::{Budget, Denials};
 use crate::clock::EngineClock;
 use crate::describe::Described;
-use crate::draws::{RecordedDraws, Taken};
+use crate::draws::RecordedDraws;
 use crate::function::FunctionData;
 use crate::kit::Kit;
 use crate::known::WarmUps;
@@ -415,52 +415,6 @@ impl<D: Device> Grove<D> {
         }
     }
 
-    /// Replays a node that the tree has picked, or says why that cannot be.
-    fn replay(
-        &mut self,
-        request: &Request<'_, D>,
-        args: &[Arg<'_, D>],
-        node: NodeId,
-    ) -> Result<std::result::Result<Replayed, String>> {
-        let parent = self.tree.node(node).and_then(graphgrove_tree::Node::parent);
-        let call = self.replay_call(request, parent, args);
-        let key = self.nodes.get(node).and_then(|held| held.key);
-        Ok(match key.map(|key| self.replayer.check(key, &call)) {
-            Some(Ok(checked)) => Ok(self.launch_drawing(request, node, checked, &call)?),
-            Some(Err(mismatch)) => Err(mismatch.to_string()),
-            None => Err("its recording is gone".to_owned()),
-        })
-    }
-
-    /// Lets the pool apply what was dropped before the first replay behind other work.
-    #[cold]
-    #[inline(never)]
-    fn settle_pool(&self) {
-        self.pool.settle();
-    }
-
-    /// Launches a node that may draw.
-    #[cold]
-    fn launch_drawing(
-        &mut self,
-        request: &Request<'_, D>,
-        node: NodeId,
-        checked: Checked<'_, D, Arg<'_, D>>,
-        call: &Call<'_, D, Arg<'_, D>>,
-    ) -> Result<Replayed> {
-        if !self.pool_knows {
-            self.settle_pool();
-        }
-        let draws = self.nodes.get(node).map(|held| &*held.draws).unwrap_or_default();
-        let (replayer, key) = (&mut self.replayer, checked.node());
-        let taken = Taken::by_replay(request.kit, &*self.device, draws, |copy, note| {
-            Ok(replayer.read_from(key, copy.node, copy.to, &note.page, note.offset)?)
-        })?;
-        let replayed = self.replayer.launch(checked, call)?;
-        taken.commit(request.kit, &*self.device, request.stream);
-        Ok(replayed)
-    }
-
     /// The step of a call below this node: a root begins one.
     #[inline]
     pub(crate) fn step_below(&self, parent: Option<NodeId>) -> Step {
@@ -468,7 +422,7 @@ impl<D: Device> Grove<D> {
     }
 
     #[inline]
-    fn replay_call<'c, 'a>(
+    pub(crate) fn replay_call<'c, 'a>(
         &self,
         request: &Request<'c, D>,
         parent: Option<NodeId>,

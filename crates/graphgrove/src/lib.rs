@@ -35,6 +35,7 @@ mod plain;
 mod reasons;
 mod recent;
 mod recorded;
+mod replaying;
 mod retired;
 mod side_stream;
 mod stats;
