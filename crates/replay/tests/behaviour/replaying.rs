@@ -252,3 +252,23 @@ fn expectations_that_are_not_those_of_the_captured_work_are_refused() {
     assert!(output.address().is_ok());
     shop.verdict();
 }
+
+#[test]
+fn the_bytes_of_execs_are_those_that_the_device_tells() {
+    for method in BOTH {
+        let builder = graphgrove_sim::SimDevice::builder().exec_cost(1000, 10);
+        let mut shop = Shop::on(builder, method);
+        let x = shop.tensor(1.0);
+        assert_eq!(shop.replayer.all_exec_bytes(), 0);
+        let nodes = [1, 2].map(|count| {
+            let inputs = vec![kept(&x); count];
+            shop.record_sum(None, &inputs).unwrap().node
+        });
+        let told = nodes.map(|node| {
+            let graph_nodes = shop.replayer.graph_nodes(node).unwrap() as u64;
+            assert_eq!(shop.replayer.exec_bytes(node), Some(1000 + 10 * graph_nodes), "{method:?}");
+            1000 + 10 * graph_nodes
+        });
+        assert_eq!(shop.replayer.all_exec_bytes(), told.iter().sum::<u64>());
+    }
+}

@@ -1,9 +1,9 @@
 //! Staged inputs: from anywhere, copied to a recorded address by the graph itself.
 
 use graphgrove_device::{Call as Driver, Work};
-use graphgrove_replay::{Input, Method, Mismatch};
+use graphgrove_replay::{Input, Method, Mismatch, Route, StagePlan};
 use graphgrove_sim::SimDevice;
-use graphgrove_storage::{InputIndex, Tensor};
+use graphgrove_storage::{InputIndex, InputPlan, InputSpec, Tensor};
 
 use crate::workshop::{BOTH, N, Shop, kept, numbers, take};
 
@@ -285,4 +285,22 @@ fn a_call_without_staged_inputs_stages_nothing() {
     let output = take(&mut replayed, 0);
     assert_eq!((shop.value(&output), made.total()), (1.0, 1));
     shop.verdict();
+}
+
+#[test]
+fn a_plan_says_how_long_the_buffers_are_that_copied_inputs_need() {
+    let shop = Shop::new(Method::Fast);
+    let (a, b) = (shop.tensor_of(&numbers(64)), shop.tensor_of(&numbers(3)));
+    let apart = shop.tensor_of(&numbers(8)).slice(0, 1..8, 3).unwrap();
+    let inputs = [Some(&a), Some(&b), Some(&apart)];
+    let specs = inputs.map(|tensor| InputSpec::read(tensor.unwrap()));
+    let plan = InputPlan::new(&specs, 16, |_| false).unwrap();
+    let of = |route: &dyn Fn(u32) -> Route| {
+        let stage = StagePlan::new(&plan, &inputs, |staged| route(staged.inputs[0].get())).unwrap();
+        stage.buffers().collect::<Vec<_>>()
+    };
+    let all = of(&|_| Route::Copied);
+    assert!(all.len() == 3 && all[0] == 256 && (12..=16).contains(&all[1]) && all[2] >= 4 * 7, "{all:?}");
+    assert_eq!(of(&|input| if input == 1 { Route::Patched } else { Route::Copied }), [all[0], all[2]]);
+    assert!(of(&|_| Route::Patched).is_empty());
 }
