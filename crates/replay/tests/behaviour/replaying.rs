@@ -88,6 +88,10 @@ fn a_check_is_good_until_anything_else_is_done() {
             &|shop| assert!(shop.replayer.slab_mut(node).is_some()),
             &|shop| drop(shop.replayer.remove(spare)),
         ];
+        assert!(
+            format!("{call:?}").starts_with("Call([") && format!("{call:?}").contains("params None"),
+            "{call:?}"
+        );
         for something in moves {
             let checked = shop.replayer.check(node, &call).unwrap();
             assert_eq!(checked.node(), node);
