@@ -493,7 +493,7 @@ impl<'s, D: Ground> Interp<'_, 's, D> {
     }
 
     fn observe(&self) -> Option<(CallStats, Option<CallCounts>)> {
-        if self.is_crowded() {
+        if self.is_crowded() || !self.world.is_observed {
             return None;
         }
         Some((self.site().engine.stats().ok()?.calls, self.world.device.driver_calls()))

@@ -66,6 +66,8 @@ pub(crate) struct World<'s, D: Ground> {
     /// Where parameters were that have moved.
     pub(crate) left: Mutex<Vec<Tensor>>,
     pub(crate) is_lazy: bool,
+    /// Whether the engine is asked for its statistics around each call.
+    pub(crate) is_observed: bool,
     /// The failures that are still to come.
     pub(crate) faults: Mutex<Vec<Waiting>>,
     /// Whether the device is broken on purpose.
@@ -113,6 +115,7 @@ impl<'s, D: Ground> World<'s, D> {
             sets: RwLock::default(),
             left: Mutex::default(),
             is_lazy: scenario.settings.contains(&Setting::Lazy),
+            is_observed: is_observed(scenario),
             faults: Mutex::default(),
             is_poisoned: AtomicBool::new(false),
             is_crowded: AtomicBool::new(false),
@@ -161,6 +164,16 @@ impl<'s, D: Ground> World<'s, D> {
     pub(crate) fn function(&self, name: &str) -> Option<&'s Function> {
         self.scenario.functions.iter().find(|function| function.name.text == name)
     }
+}
+
+/// Whether somebody wants to know what calls became. To ask the engine makes it apply what was dropped, so a lazy scenario that demands
+/// nothing of the kind leaves it alone between its calls, as a program would.
+fn is_observed(scenario: &Scenario) -> bool {
+    let mut demands = !scenario.settings.contains(&Setting::Lazy);
+    crate::check::walk(&scenario.statements, &mut |statement| {
+        demands |= matches!(statement.what, What::Expect(_) | What::Note(..));
+    });
+    demands
 }
 
 fn set_limit(limits: &mut Limits, limit: Limit, bound: u32) {
