@@ -256,10 +256,13 @@ impl<D: Device> Engine<D> {
     /// [`Error::Nested`], [`Error::Device`] if the device cannot say that all work is over.
     pub fn reset(&self) -> Result<()> {
         self.0.with("reset", |state| {
+            self.0.settle_retired(&mut state.retired)?;
+            // Handles may die while this waits, after work that it does not wait for.
+            let needed: Vec<bool> = state.groves.iter().map(Grove::settle).collect();
             self.0.device.synchronize()?;
-            state.retired.retain(Retired::is_needed);
-            let groves = std::mem::take(&mut state.groves);
-            state.retired.extend(groves.into_iter().map(Grove::retire).filter(Retired::is_needed));
+            let groves = std::mem::take(&mut state.groves).into_iter().map(Grove::retire);
+            let kept = groves.zip(needed).filter_map(|(grove, is_needed)| is_needed.then_some(grove));
+            state.retired.extend(kept);
             state.last = None;
             for function in &mut state.functions {
                 function.place = None;
@@ -277,6 +280,7 @@ impl<D: Device> Engine<D> {
     /// [`Error::Nested`]; [`Error::Device`] for a fault that the work met, and the engine is shut down all the same.
     pub fn shutdown(&self) -> Result<()> {
         let done = self.0.with("shutdown", |state| {
+            state.groves.iter().for_each(|grove| _ = grove.settle());
             let waited = self.0.device.synchronize();
             state.is_shut_down = true;
             state.groves.clear();
@@ -516,7 +520,7 @@ impl<D: Device> Shared<D> {
             return Ok(());
         }
         // Handles may die while this waits, after work that it does not wait for.
-        let needed: Vec<bool> = retired.iter().map(Retired::is_needed).collect();
+        let needed: Vec<bool> = retired.iter().map(Retired::settle).collect();
         self.device.synchronize()?;
         let mut needed = needed.into_iter();
         retired.retain(|_| needed.next().unwrap_or(true));

@@ -33,9 +33,24 @@ impl<D: Device> Retired<D> {
     pub(crate) fn is_needed(&self) -> bool {
         !self.ledger.all_dead()
     }
+
+    /// Applies the drops so far, and says whether a handle is left. If none is, the device hears nothing of this memory any more after
+    /// what it has been told now: once it has run to here the memory can go.
+    pub(crate) fn settle(&self) -> bool {
+        let is_needed = self.is_needed();
+        self.pool.settle();
+        is_needed
+    }
 }
 
 impl<D: Device> Grove<D> {
+    /// As [`Retired::settle`].
+    pub(crate) fn settle(&self) -> bool {
+        let is_needed = !self.ledger.all_dead();
+        self.pool.settle();
+        is_needed
+    }
+
     /// Forgets everything but the memory.
     pub(crate) fn retire(self) -> Retired<D> {
         let retired = Retired {
