@@ -189,12 +189,18 @@ mod tests {
             slab.hand_back(Step::new(1), |_, _| None).unwrap().outputs.take(SlotIndex::new(0)).unwrap()
         };
         let unstable = output(&mut slab);
+        let nothing = unstable.slice(0, 0..0, 1).unwrap();
+        assert!(
+            ParamSet::new(vec![nothing.clone()]).is_ok(),
+            "a view of nothing has no memory that is written over"
+        );
         let mut set = ParamSet::new(vec![weight(0x100)]).unwrap();
         let before = (set.version(), set.addresses().collect::<Vec<_>>());
         assert!(matches!(set.replace(0, unstable.clone()), Err(Error::UnstableParameter { param: 0, .. })));
         assert_eq!(set.replace(1, weight(0x300)).unwrap_err(), Error::NoSuchParameter { param: 1, count: 1 });
         let _ = output(&mut slab);
         assert!(matches!(set.replace(0, unstable), Err(Error::StaleParameter { param: 0, .. })));
+        assert!(matches!(set.replace(0, nothing), Err(Error::StaleParameter { param: 0, .. })));
         assert_eq!((set.version(), set.addresses().collect::<Vec<_>>()), before);
     }
 }

@@ -1,7 +1,7 @@
 //! Parameters: inputs whose addresses are declared stable.
 
 use graphgrove_device::Call as Driver;
-use graphgrove_replay::{Call, Error, Input, Method, Mismatch, NodeKey, ParamSet, Replayed};
+use graphgrove_replay::{Call, Error, Input, Method, Mismatch, NodeKey, ParamSet, Replayed, param_input};
 use graphgrove_sim::SimDevice;
 use graphgrove_storage::{Step, Storage, Tensor};
 
@@ -203,7 +203,9 @@ fn what_is_written_to_a_parameter_in_place_stays_there() {
 fn a_staged_input_may_not_come_to_lie_in_a_parameter_that_is_written_to() {
     for method in BOTH {
         let mut shop = Shop::new(method);
-        let (x, y, weight) = (shop.tensor(1.0), shop.tensor(2.0), shop.tensor(0.0));
+        let whole = shop.tensor_of(&vec![2.0; 3 * N as usize]);
+        let third = |at: u64| whole.slice(0, at * N..(at + 1) * N, 1).unwrap();
+        let (x, y, weight) = (shop.tensor(1.0), third(0), third(1));
         let params = ParamSet::new(vec![weight.clone()]).unwrap();
         let stream = shop.stream.clone();
         let inputs = [kept(&x)];
@@ -215,8 +217,11 @@ fn a_staged_input_may_not_come_to_lie_in_a_parameter_that_is_written_to() {
         let node = shop.record(Task::new(call).mutating(&[1]), body).unwrap().node;
         let refused = replay(&mut shop, node, &[kept(&weight)], Some(&params)).unwrap_err();
         assert!(matches!(refused, Error::Mismatch(Mismatch::Sharing { .. })), "{refused}");
+        // What only touches it does not lie in it.
         assert_eq!(run(&mut shop, node, &y, &params), Ok(2.0));
-        assert_eq!(shop.value(&weight), 2.0);
+        assert_eq!(run(&mut shop, node, &third(2), &params), Ok(2.0));
+        assert_eq!(shop.value(&weight), 5.0);
+        assert_eq!(param_input(1, 0).get(), 1);
     }
 }
 
