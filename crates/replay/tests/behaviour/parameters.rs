@@ -221,7 +221,7 @@ fn a_staged_input_may_not_come_to_lie_in_a_parameter_that_is_written_to() {
         assert_eq!(run(&mut shop, node, &y, &params), Ok(2.0));
         assert_eq!(run(&mut shop, node, &third(2), &params), Ok(2.0));
         assert_eq!(shop.value(&weight), 5.0);
-        assert_eq!(param_input(1, 0).get(), 1);
+        assert_eq!(param_input(2, 1).get(), 3);
     }
 }
 
